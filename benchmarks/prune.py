@@ -28,7 +28,7 @@ from rich.table import Table
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients

@@ -7,7 +7,7 @@ from headwise import LoadOptions, load_model, trace, watch
 from headwise.explorer.lesson.lesson import lesson
 from headwise.models import embedded
 from headwise.models.loaded import LoadedModel
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.watching.sites import find_sites
 
 from .explorer.lesson_cases import assert_is_a_lesson, figures_of

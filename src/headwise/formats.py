@@ -40,17 +40,12 @@ def replace_nonfinite(values: Any) -> Any:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """A number as it is read; nothing for a missing one."""
-    return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+    """A number with `digits` decimals, zero without a minus sign; empty for a missing number.
 
-
-def format_rounded(value: float, digits: int) -> str:
-    """A number rounded to `digits` decimals, without a minus sign before zero.
-
-    >>> format_rounded(-0.001, 2), format_rounded(2.346, 2)
-    ('0.00', '2.35')
+    >>> format_number(2.346, 2), format_number(-0.001, 2), format_number(None)
+    ('2.35', '0.00', '')
     """
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+    return "" if value is None or math.isnan(value) else f"{value:z.{digits}f}"
 
 
 def format_share(value: float | None) -> str:

@@ -23,7 +23,7 @@ def why_download_failed(error: BaseException | None) -> str:
     from huggingface_hub import constants, errors
 
     while error is not None:
-        if isinstance(error, errors.LocalEntryNotFoundError):
+        if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled):
             reason = f"{constants.ENDPOINT} does not answer"
             if constants.is_offline_mode():
                 reason = "HF_HUB_OFFLINE is set"

@@ -111,7 +111,7 @@ def test_prune_writes_a_model_with_its_proof(
     assert scanned.code == 0, scanned.err
 
 
-def test_a_scan_says_that_the_heads_of_a_cut_model_have_new_numbers(
+def test_scan_of_a_cut_model_says_that_heads_have_new_numbers(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "smaller"
@@ -122,7 +122,7 @@ def test_a_scan_says_that_the_heads_of_a_cut_model_have_new_numbers(
     assert "role  head" not in scanned  # of a table without rows
 
 
-def test_a_curve_without_an_elbow_has_no_line_of_it(
+def test_curve_without_an_elbow_prints_none(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwise.pruning.selection.curve.Curve.elbow", 0)
@@ -131,9 +131,7 @@ def test_a_curve_without_an_elbow_has_no_line_of_it(
     assert "against heads cut" in ran.out and "elbow of" not in ran.out
 
 
-def test_a_dry_run_writes_nothing(
-    headwise: Runner, folder: Path, text: Path, tmp_path: Path
-) -> None:
+def test_dry_run_writes_nothing(headwise: Runner, folder: Path, text: Path, tmp_path: Path) -> None:
     ran = headwise("prune", folder, "--text", text, "--keep", 0.5, "--dry-run", *SMALL)
     assert "nothing was written: give --out DIR" in ran.out
     assert ran.code == 0, ran.err
@@ -177,7 +175,7 @@ def test_share_may_be_written_in_percent(headwise: Runner, folder: Path, text: P
         (("--dry-run", "--cut", 1000), "cannot cut 1,000 heads: only"),
     ],
 )
-def test_mistakes_get_one_sentence(
+def test_bad_options_get_one_sentence(
     headwise: Runner, folder: Path, text: Path, arguments: tuple[object, ...], words: str
 ) -> None:
     error = headwise.refused("prune", folder, "--text", text, *arguments, *SMALL)

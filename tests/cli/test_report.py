@@ -141,7 +141,7 @@ def test_missing_folder_is_reported_before_an_existing_page(
         (["scan", "--text", " "], "text is empty"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_2(
+def test_bad_options_get_one_sentence(
     headwise: Runner,
     scan: Path,
     arguments: list[str],

@@ -22,7 +22,7 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path: Path) -> None:
+def test_head_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = headwise("scan", "--text", text, "--out", out)
     assert (ran.code, ran.err) == (0, "")
@@ -53,7 +53,7 @@ def test_json_is_the_table(
     assert HeadTable.read(tmp_path / "heads.json").to_json() == ran.out.rstrip()
 
 
-def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
+def test_treebank_adds_relations(headwise: Runner, tmp_path: Path) -> None:
     file = tmp_path / "small.conllu"
     rows = [
         "1\tCats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_",
@@ -83,7 +83,7 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
         (["--dtype", "float8"], "dtype is 'float8'"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_2(
+def test_bad_options_get_one_sentence(
     headwise: Runner,
     arguments: list[str],
     words: str,
@@ -114,7 +114,9 @@ def test_scan_rejects_a_malformed_number_of_processes(
     assert "WORLD_SIZE is 'abc' in the environment" in headwise.refused("scan", "--no-probe")
 
 
-def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_path: Path) -> None:
+def test_folder_with_other_settings_is_not_overwritten(
+    headwise: Runner, text: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     arguments = ("scan", "--text", text, "--out", out, "--length")
     assert headwise(*arguments, 16).code == 0

@@ -11,7 +11,7 @@ from .running import Runner
 TIRED = "The animal didn't cross the street because it was too tired."
 
 
-def test_a_text_on_the_embedded_model(headwise: Runner) -> None:
+def test_trace_prints_steps_weights_and_contributions(headwise: Runner) -> None:
     out = headwise("trace", "--text", "The cat sat down", "--layer", 2, "--heads", "0,3").out
     assert out == headwise("trace", "--text", "The cat sat down", "--heads", "L2H0 L2H3").out
     assert "minilm, layer 2" in out
@@ -21,7 +21,7 @@ def test_a_text_on_the_embedded_model(headwise: Runner) -> None:
     assert "Segregation" in out and "concat 1.00" in out
 
 
-def test_one_step(headwise: Runner) -> None:
+def test_step_option_prints_only_that_step(headwise: Runner) -> None:
     out = headwise("trace", "--text", "The cat sat", "--step", "scores", "--heads", 5).out
     assert "scores: Q K^T" in out and "L0H5 scores" in out and "cat" in out
     large = headwise("trace", "--text", "The cat sat", "--step", "queries", "--heads", 5).out
@@ -35,7 +35,7 @@ def test_cat_sleeps_shows_every_number(headwise: Runner) -> None:
     assert "differ by at most 0.0e+00" in " ".join(out.split())
 
 
-def test_the_dimension_table(headwise: Runner) -> None:
+def test_dimensions_example_prints_shapes(headwise: Runner) -> None:
     out = headwise("trace", "--example", "dimensions").out
     for shape in ("[4, 16, 512]", "[4, 16, 4, 128]", "[4, 4, 16, 128]", "[4, 4, 16, 16]"):
         assert shape in out
@@ -44,7 +44,7 @@ def test_the_dimension_table(headwise: Runner) -> None:
     assert made["4 heads"][4]["shape"] == [4, 4, 16, 16]
 
 
-def test_blurring(headwise: Runner) -> None:
+def test_compare_single_head_prints_the_heads_and_their_average(headwise: Runner) -> None:
     out = headwise(
         "trace", "--text", TIRED, "--layer", 3, "--compare-single-head", "--query", 9
     ).out
@@ -52,13 +52,13 @@ def test_blurring(headwise: Runner) -> None:
     assert "0.3" in out
 
 
-def test_json(headwise: Runner) -> None:
+def test_json_has_the_steps_with_their_values(headwise: Runner) -> None:
     made = json.loads(headwise("trace", "--text", "The cat", "--step", "weights", "--json").out)
     assert made["adds_up"] is True
     assert made["steps"][0]["shape"] == [1, 12, 4, 4]
 
 
-def test_json_says_which_steps_it_has_no_values_of(headwise: Runner) -> None:
+def test_json_without_large_steps_names_them_on_stderr(headwise: Runner) -> None:
     ran = headwise("trace", "--text", "The cat", "--json")
     without = [step["name"] for step in json.loads(ran.out)["steps"] if step["values"] is None]
     assert without == ["Wo"]  # 384 x 384
@@ -68,7 +68,7 @@ def test_json_says_which_steps_it_has_no_values_of(headwise: Runner) -> None:
     assert named.err == "" and len(step["values"]) == len(step["values"][0]) == 384
 
 
-def test_json_of_a_named_step_holds_the_chosen_heads(headwise: Runner) -> None:
+def test_json_of_a_step_has_the_chosen_heads(headwise: Runner) -> None:
     text = " ".join(["cat"] * 80)  # 12 heads of 82 x 82 weights are more than 65,536 numbers
     arguments = ("trace", "--text", text, "--json", "--step", "weights")
     (every,) = json.loads(headwise(*arguments).out)["steps"]
@@ -81,14 +81,14 @@ LONG = "\N{CJK UNIFIED IDEOGRAPH-732B}" * 90
 """A text of fewer characters than a file's name may have bytes, and of more bytes."""
 
 
-def test_a_text_too_long_for_a_file_s_name_is_a_text(headwise: Runner) -> None:
+def test_text_may_be_longer_than_any_file_name(headwise: Runner) -> None:
     assert headwise("trace", "--text", LONG).code == 0
     assert "is not a model: give a text with --text" in headwise.refused("trace", f"{LONG} {LONG}")
     error = headwise.refused("importance", "--text", f"{LONG} {LONG}")
     assert "no file has this name" in error
 
 
-def test_an_image_is_named_as_what_it_is(headwise: Runner, tmp_path: Path) -> None:
+def test_output_files_must_have_the_right_suffix(headwise: Runner, tmp_path: Path) -> None:
     for option, name, ending in (("--svg", "map.png", ".svg"), ("--html", "page.svg", ".html")):
         error = headwise.refused("trace", "--example", "cat-sleeps", option, tmp_path / name)
         assert f"give a name that ends in {ending}" in error
@@ -96,7 +96,7 @@ def test_an_image_is_named_as_what_it_is(headwise: Runner, tmp_path: Path) -> No
     assert f"folder {tmp_path / 'no'} does not exist" in error
 
 
-def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
+def test_svg_and_html_files_are_written(headwise: Runner, tmp_path: Path) -> None:
     svg, page = tmp_path / "heads.svg", tmp_path / "trace.html"
     arguments = ("trace", "--text", TIRED, "--heads", "0,1,2,3", "--svg", svg, "--html", page)
     assert f"wrote {svg}" in headwise(*arguments).out.replace("\n", "")
@@ -164,7 +164,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--example", "cat-sleeps", "--trust-remote-code"], "leave --trust-remote-code out"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_bad_options_get_one_sentence(
     headwise: Runner,
     arguments: list[object],
     words: str,

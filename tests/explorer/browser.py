@@ -46,20 +46,20 @@ def served(session: Session) -> Iterator[str]:
 def chromium() -> str:
     """The system's Chromium, which `make test` installs."""
     named = os.environ.get("HEADWISE_CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, "Chromium is missing: make test installs it, or set HEADWISE_CHROMIUM"
-    return found
+    path = named or next(filter(None, map(shutil.which, NAMES)), None)
+    assert path, "Chromium is missing: make test installs it, or set HEADWISE_CHROMIUM"
+    return path
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     """Run Chromium inside the block."""
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=list(QUIET))
+        chrome = playwright.chromium.launch(executable_path=chromium(), args=list(QUIET))
         try:
-            yield found
+            yield chrome
         finally:
-            found.close()
+            chrome.close()
 
 
 @contextlib.contextmanager
@@ -72,11 +72,15 @@ def page_at(
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
     page.set_default_timeout(60_000)
-    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
+    page.on(
+        "console", lambda message: wrong.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
         "request",
-        lambda one: None if one.url.startswith((base, "blob:", "data:")) else wrong.append(one.url),
+        lambda request: (
+            None if request.url.startswith((base, "blob:", "data:")) else wrong.append(request.url)
+        ),
     )
     try:
         page.goto(address)
@@ -108,9 +112,7 @@ def settle(page: Page) -> None:
 
 def faults(page: Page) -> list[str]:
     """Serious faults of accessibility that axe finds on the page as it is."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{one['id']}: {one['nodes'][0]['html'][:150]} {one['nodes'][0]['failureSummary'][:300]}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
+    violations = Axe().run(page).response["violations"]
+    serious = [each for each in violations if each["impact"] in ("serious", "critical")]
+    nodes = [(violation["id"], violation["nodes"][0]) for violation in serious]
+    return [f"{rule}: {node['html'][:150]} {node['failureSummary'][:300]}" for rule, node in nodes]

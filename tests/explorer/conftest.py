@@ -10,8 +10,8 @@ from playwright.sync_api import Browser
 def chrome() -> Iterator[Browser]:
     from .browser import browser
 
-    with browser() as found:
-        yield found
+    with browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")

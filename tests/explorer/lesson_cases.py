@@ -13,20 +13,25 @@ import torch
 from torch import Tensor
 
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep, check_answer, step_answer
-from headwise.objectives.model_objective import Subject, open_subject
+from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import Subject, open_subject
 from headwise.watching.gates import silence
 
 from ..attention.tolerance import assert_same
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
 from ..watching.tiny_configs import FAMILIES
 
+STEPS = ("warm-up", "why-many", "projections", "heads", "scores", "mixing", "output", "spare")
 CAT = "The cat sat on the mat because it was warm"
 WORDS = "w7 w31 w12 w31 w90 w55 w18"
 SEQUENCES = ("encoder", "decoder")
-TAUGHT = [one.name for one in FAMILIES.values() if one.kind in SEQUENCES and one.is_routed]
-SHOWN = [one.name for one in FAMILIES.values() if one.kind in SEQUENCES and not one.is_routed]
+TAUGHT = [
+    family.name for family in FAMILIES.values() if family.kind in SEQUENCES and family.is_routed
+]
+SHOWN = [
+    family.name for family in FAMILIES.values() if family.kind in SEQUENCES and not family.is_routed
+]
 SEVERAL = ["t5", "whisper", "clip"]
 ROUNDINGS = 3 * (48 + 17 + 43)
 """As in a trace: sums over a head's width, the keys and the concat."""
@@ -85,21 +90,23 @@ def assert_is_a_lesson(steps: tuple[LessonStep, ...]) -> None:
 
 
 def assert_is_answered(step: LessonStep) -> None:
-    asked = step.question
-    assert check_answer(step, asked.answer).is_right
-    assert asked.text.endswith(("?", "?)")) and asked.why.endswith(".")
-    if asked.kind == "choice":
-        assert len(set(asked.options)) == len(asked.options) >= 2
-        assert check_answer(step, asked.options[int(asked.answer)]).is_right
-        wrong: list[float] = [one for one in range(len(asked.options)) if one != asked.answer]
+    question = step.question
+    assert check_answer(step, question.answer).is_right
+    assert question.text.endswith(("?", "?)")) and question.why.endswith(".")
+    if question.kind == "choice":
+        assert len(set(question.options)) == len(question.options) >= 2
+        assert check_answer(step, question.options[int(question.answer)]).is_right
+        wrong: list[float] = [
+            index for index in range(len(question.options)) if index != question.answer
+        ]
     else:
-        assert asked.options == ()
-        room = 1.01 * asked.tolerance + 1e-6
-        wrong = [asked.answer - room, asked.answer + room, 2 * asked.answer + 1]
-        assert check_answer(step, str(asked.answer)).is_right
-    for one in wrong:
-        verdict = check_answer(step, one)
-        assert not verdict.is_right and verdict.why == asked.why, (step.name, one)
+        assert question.options == []
+        room = 1.01 * question.tolerance + 1e-6
+        wrong = [question.answer - room, question.answer + room, 2 * question.answer + 1]
+        assert check_answer(step, str(question.answer)).is_right
+    for answer in wrong:
+        verdict = check_answer(step, answer)
+        assert not verdict.is_right and verdict.why == question.why, (step.name, answer)
 
 
 def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) -> list[float]:
@@ -118,8 +125,8 @@ def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) 
 
 def assert_close(got: object, want: Tensor | list[float], name: str) -> None:
     want = torch.as_tensor(want).double().cpu()
-    found = torch.tensor(got, dtype=torch.float64)
-    assert_same(found, want, roundings=ROUNDINGS, dtype=torch.float32, name=name)
+    values = torch.tensor(got, dtype=torch.float64)
+    assert_same(values, want, roundings=ROUNDINGS, dtype=torch.float32, name=name)
 
 
 def silent_outputs(subject: Subject, text: str, layer: int, num_heads: int) -> list[Tensor]:
@@ -127,9 +134,9 @@ def silent_outputs(subject: Subject, text: str, layer: int, num_heads: int) -> l
     inputs = subject.tokenizer(text, return_tensors="pt")
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     runs: list[list[str]] = [[], *([f"L{layer}H{head}"] for head in range(num_heads))]
-    found = []
+    outputs = []
     for heads in runs:
         with torch.no_grad(), silence(subject.model, heads):
-            given = subject.model(**inputs)
-        found.append(given["logits" if "logits" in given else "last_hidden_state"][0].double())
-    return found
+            answer = subject.model(**inputs)
+        outputs.append(answer["logits" if "logits" in answer else "last_hidden_state"][0].double())
+    return outputs

@@ -4,7 +4,7 @@ import functools
 
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.objectives.model_objective import Subject, open_subject
+from headwise.objectives.subject import Subject, open_subject
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
 

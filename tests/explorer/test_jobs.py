@@ -82,8 +82,8 @@ def test_a_failed_job_reports_its_error() -> None:
 def test_the_twin_has_the_same_weights_and_other_modules() -> None:
     session = tiny_session("llama")
     model, twin = session.subject.model, session.job_model.model
-    assert {id(one) for one in model.parameters()} == {id(one) for one in twin.parameters()}
-    assert not {id(one) for one in model.modules()} & {id(one) for one in twin.modules()}
+    assert {id(part) for part in model.parameters()} == {id(part) for part in twin.parameters()}
+    assert not {id(part) for part in model.modules()} & {id(part) for part in twin.modules()}
     assert model.config is not twin.config
 
 
@@ -93,9 +93,9 @@ def test_a_scan_runs_beside_the_page_and_adds_roles() -> None:
     session.start("scan")
     session.jobs["scan"].wait(60.0)
     assert session.jobs["scan"].error == ""
-    found = session.job_answer("scan").found
-    assert found is not None and len(found.names) == 15
-    assert "induction" in found.measures and session.scan_table is not None
+    grid = session.job_answer("scan").found
+    assert grid is not None and len(grid.names) == 15
+    assert "induction" in grid.measures and session.scan_table is not None
 
 
 def test_importance_runs_beside_the_page() -> None:
@@ -103,10 +103,10 @@ def test_importance_runs_beside_the_page() -> None:
     session.start("importance")
     session.jobs["importance"].wait(120.0)
     assert session.jobs["importance"].error == ""
-    found = session.job_answer("importance").found
-    assert found is not None and set(found.measures) == {"zero", "michel"}
-    assert all(value is not None for value in found.measures["zero"])
-    assert found.words["zero"] == "Loss added when it is silenced, on built-in text"
+    grid = session.job_answer("importance").found
+    assert grid is not None and set(grid.measures) == {"zero", "michel"}
+    assert all(value is not None for value in grid.measures["zero"])
+    assert grid.words["zero"] == "Loss added when it is silenced, on built-in text"
 
 
 @pytest.mark.slow

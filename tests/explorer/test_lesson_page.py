@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep
+from headwise.explorer.lesson.quiz import LessonStep
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, until
-from .lesson_cases import browsers_weights
+from .lesson_cases import STEPS, browsers_weights
 from .sessions import CAT, WORDS, minilm, tiny_session
 
 MARKUP = "<img src=x onerror=alert(1)> turned 🙂 words"
@@ -34,7 +34,7 @@ def drawn(page: Page, step: str) -> Locator:
 
 def shown_weights(page: Page) -> list[float]:
     texts = page.locator("[role=slider][data-score]").evaluate_all(
-        "all => all.map((one) => one.getAttribute('aria-valuetext'))"
+        "all => all.map((slider) => slider.getAttribute('aria-valuetext'))"
     )
     return [float(re.sub(".*weight ", "", text)) for text in texts]
 
@@ -86,11 +86,11 @@ def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
 def assert_one_scale(figure: Locator, step: LessonStep) -> None:
     """The longest bar of every row is as many pixels for its weight, the average row's too."""
     heights = figure.locator(".lesson-row-bars").evaluate_all(
-        "all => all.map((one) => Math.max(...[...one.querySelectorAll('rect')]"
+        "all => all.map((row) => Math.max(...[...row.querySelectorAll('rect')]"
         ".map((bar) => bar.getBoundingClientRect().height)))"
     )
-    shown = [*asdict(step.figures)["heads"], asdict(step.figures)["single"]]
-    pixels = [height / row["largest"] for height, row in zip(heights, shown, strict=True)]
+    rows = [*asdict(step.figures)["heads"], asdict(step.figures)["single"]]
+    pixels = [height / row["largest"] for height, row in zip(heights, rows, strict=True)]
     assert pixels == pytest.approx([pixels[0]] * len(pixels), rel=0.02)
     axis = figure.locator(".lesson-axis .lesson-token").all_inner_texts()
     assert axis == [
@@ -165,7 +165,7 @@ def test_dragging_a_score_recomputes_the_row(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
     figures = asdict(steps["scores"].figures)
-    key = figures["drag"]["key"]
+    key = figures["dragged"]
     with page_at(chrome, at(site, "scores")) as page:
         figure = drawn(page, "scores")
         assert shown_weights(page) == pytest.approx(figures["weights"], abs=0.0006)
@@ -195,22 +195,22 @@ def test_dragging_a_score_recomputes_the_row(
 def test_answers_are_judged_and_progress_is_kept(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
-    asked = steps["projections"].question
-    assert asked.kind == "choice"
+    question = steps["projections"].question
+    assert question.kind == "choice"
     with page_at(chrome, at(site, "projections")) as page:
         drawn(page, "projections")
         page.get_by_role("button", name="Check").click()
         verdict = page.locator(".lesson-verdict")
         expect(verdict).to_have_text("Choose one of the answers first.")
         options = page.locator(".lesson-question input[type=radio]")
-        options.nth((int(asked.answer) + 1) % len(asked.options)).check()
+        options.nth((int(question.answer) + 1) % len(question.options)).check()
         page.get_by_role("button", name="Check").click()
         expect(verdict.locator("p.bad")).to_contain_text("Not quite")
         expect(page.locator("[data-step=projections]")).to_contain_text("tried")
-        options.nth(int(asked.answer)).check()
+        options.nth(int(question.answer)).check()
         page.get_by_role("button", name="Check").click()
         expect(verdict.locator("p.good")).to_contain_text("Right")
-        expect(verdict).to_contain_text(asked.why)
+        expect(verdict).to_contain_text(question.why)
         expect(page.locator("[data-step=projections]")).to_contain_text("answered")
         page.click("[data-step=warm-up]")
         drawn(page, "warm-up")
@@ -225,8 +225,8 @@ def test_answers_are_judged_and_progress_is_kept(
         drawn(page, "projections")
         expect(page.locator("#lesson-progress")).to_have_text("2 of 8 questions answered.")
         minutes = f"{sum(step.minutes for step in steps.values()):.0f}"
-        told = page.locator(".lesson-steps summary")
-        expect(told).to_have_text(f"A warm-up and 7 steps, {minutes} min")
+        summary = page.locator(".lesson-steps summary")
+        expect(summary).to_have_text(f"A warm-up and 7 steps, {minutes} min")
         hint = page.locator("#lesson > .hint")
         expect(hint).to_contain_text(f"a warm-up and seven steps, {minutes} minutes")
 
@@ -244,8 +244,8 @@ def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -
         name = re.search(r"L(\d+)H(\d+)", place)
         assert name is not None and "cat" in place
         layer, head = int(name[1]), int(name[2])
-        found = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
-        step = found[STEPS.index("scores")]
+        steps_there = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
+        step = steps_there[STEPS.index("scores")]
         assert shown_weights(page) == pytest.approx(asdict(step.figures)["weights"], abs=0.0006)
         page.fill("#lesson-number", str(step.question.answer))
         page.press("#lesson-number", "Enter")

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from headwise.explorer.lesson.facts import Facts, _continuations, lesson_facts
+from headwise.explorer.lesson.facts import Facts, lesson_facts
 from headwise.explorer.lesson.last_steps import scores
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep
+from headwise.explorer.lesson.quiz import LessonStep
+from headwise.explorer.what_if import token_name
 
 from .lesson_cases import (
+    STEPS,
     TAUGHT,
     WORDS,
     assert_is_a_lesson,
@@ -38,16 +39,18 @@ def words_of(steps: tuple[LessonStep, ...], name: str) -> str:
 
 def raised(figure: dict[str, Any], key: int, steps: int) -> float:
     """A token's weight after some steps of 1 after scaling."""
-    row = [one + (key == at) * steps * figure["step"] for at, one in enumerate(figure["scores"])]
+    row = [
+        score + (key == at) * steps * figure["step"] for at, score in enumerate(figure["scores"])
+    ]
     return browsers_weights(figure, row)[key]
 
 
 def dragged(steps: tuple[LessonStep, ...]) -> int:
     """The token whose score the question is about."""
-    figure, asked = figures_of(steps, "scores"), step_of(steps, "scores").question
+    figure, question = figures_of(steps, "scores"), step_of(steps, "scores").question
     gains = [raised(figure, key, 1) - raised(figure, key, 0) for key in range(len(WORDS.split()))]
     best = max(range(len(gains)), key=gains.__getitem__)
-    assert f"from {figure['scores'][best]:.2f} to" in asked.text
+    assert f"from {figure['scores'][best]:.2f} to" in question.text
     return best
 
 
@@ -59,7 +62,7 @@ def test_sentences_about_more_steps_state_their_real_effect(name: str) -> None:
     assert weights == sorted(weights) and weights[-1] <= 1
     why = step_of(steps, "scores").question.why
     assert why.endswith(NEARER)
-    odds = [one / (1 - one) for one in weights[:2]]
+    odds = [weight / (1 - weight) for weight in weights[:2]]
     assert f"grows {'' if figure['softcap'] else 'e = '}{odds[1] / odds[0]:.2f} times" in why
     assert ("the cap leaves" in why) == (figure["softcap"] is not None)
 
@@ -67,20 +70,20 @@ def test_sentences_about_more_steps_state_their_real_effect(name: str) -> None:
 @pytest.mark.parametrize("name", TAUGHT)
 def test_sentences_state_how_scores_are_scaled_and_capped(name: str) -> None:
     steps, figure = taught(name), figures_of(taught(name), "scores")
-    scaled, cap = figure["drag"]["score"] * figure["scale"], figure["softcap"]
-    told = words_of(steps, "scores")
+    scaled, cap = figure["scores"][figure["dragged"]] * figure["scale"], figure["softcap"]
+    text = words_of(steps, "scores")
     if figure["scale"] == 1:
-        assert UNSCALED in told
+        assert UNSCALED in text
     else:
-        assert f"which {'leaves' if 'square root' in told else 'makes'} {scaled:.2f}." in told
+        assert f"which {'leaves' if 'square root' in text else 'makes'} {scaled:.2f}." in text
     if cap is not None:
-        assert f"bends it to {cap * math.tanh(scaled / cap):.2f}: no score passes {cap:g}." in told
-    other = browsers_weights(figure, [one + 3 for one in figure["scores"]])
+        assert f"bends it to {cap * math.tanh(scaled / cap):.2f}: no score passes {cap:g}." in text
+    other = browsers_weights(figure, [score + 3 for score in figure["scores"]])
     is_still = other == pytest.approx(figure["weights"], abs=1e-4)
-    assert (SHIFTED in told) == is_still == (cap is None and figure["sink"] is None)
+    assert (SHIFTED in text) == is_still == (cap is None and figure["sink"] is None)
 
 
-def told_with(facts: Facts, **rules: Any) -> str:
+def text_with(facts: Facts, **rules: Any) -> str:
     """The first paragraph on scores, of a model with other rules."""
     other = replace(facts.call, rules=replace(facts.call.rules, **rules))
     return scores(replace(facts, call=other)).paragraphs[0]
@@ -88,23 +91,23 @@ def told_with(facts: Facts, **rules: Any) -> str:
 
 def test_sentences_state_that_a_model_does_not_scale() -> None:
     facts = lesson_facts(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
-    told = told_with(facts, scale=1.0)
-    assert told.endswith(UNSCALED)
-    assert "The model multiplies it by 0.500, which makes" in told_with(facts, scale=0.5)
+    text = text_with(facts, scale=1.0)
+    assert text.endswith(UNSCALED)
+    assert "The model multiplies it by 0.500, which makes" in text_with(facts, scale=0.5)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "gpt_oss"])
 def test_sentences_state_that_a_token_sees_only_itself(name: str) -> None:
     steps = lesson(tiny_subject(name), WORDS, position=0)
     assert_is_a_lesson(steps)
-    why, asked = words_of(steps, "why-many"), step_of(steps, "why-many").question
+    why, question = words_of(steps, "why-many"), step_of(steps, "why-many").question
     assert "only one token can be seen" in why and "blurred" not in why
-    assert asked.answer == len(figures_of(steps, "why-many")["heads"])
-    told = words_of(steps, "scores")
-    assert "matches itself" in told and "its query by its key" in told and SHIFTED not in told
+    assert question.answer == len(figures_of(steps, "why-many")["heads"])
+    text = words_of(steps, "scores")
+    assert "matches itself" in text and "its query by its key" in text and SHIFTED not in text
     has_sink = figures_of(steps, "scores")["sink"] is not None
-    assert ("the sink loses what it gains" in told) == has_sink
-    assert ("Its share is 1 whatever its score is" in told) == (not has_sink)
+    assert ("the sink loses what it gains" in text) == has_sink
+    assert ("Its share is 1 whatever its score is" in text) == (not has_sink)
     assert ("it keeps its weight" in step_of(steps, "scores").exercise) == (not has_sink)
     mixing = words_of(steps, "mixing")
     assert "of its own value." in mixing and "nothing is added to it" in mixing
@@ -128,6 +131,4 @@ def test_sentences_do_not_claim_that_rows_with_a_sink_sum_to_one() -> None:
 def test_a_next_token_that_the_tokenizer_does_not_know_is_called_by_its_number() -> None:
     tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
     subject = replace(tiny_subject("llama"), tokenizer=tokenizer)
-    before = torch.tensor([0.2, 0.5, 0.3]).log()
-    found = _continuations(subject, before, before[None])
-    assert [one.token for one in found] == ["1", "2", "0"]
+    assert token_name(subject, 7) == "7"

@@ -29,19 +29,19 @@ def saved(page: Page, press: str, folder: Path) -> Path:
     return place
 
 
-CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].map((one) =>
-    [one.textContent.replace(/^[A-Z] | [0-9]+$/g, ''), getComputedStyle(one).borderLeftColor]))"""
+CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].map((box) =>
+    [box.textContent.replace(/^[A-Z] | [0-9]+$/g, ''), getComputedStyle(box).borderLeftColor]))"""
 
 
 def hidden(page: Page) -> list[str]:
     """Boxes of an outcome that hold more than they show."""
-    found: list[str] = page.evaluate(
-        """[...document.querySelectorAll('#whatif .beside, #outcome, #outcome *')].filter((one) =>
-        (one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1)
-        && getComputedStyle(one).overflow !== 'visible' && one.clientHeight)
-        .map((one) => one.outerHTML.slice(0, 80))"""
+    scrolled: list[str] = page.evaluate(
+        """[...document.querySelectorAll('#whatif .beside, #outcome, #outcome *')].filter((box) =>
+        (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)
+        && getComputedStyle(box).overflow !== 'visible' && box.clientHeight)
+        .map((box) => box.outerHTML.slice(0, 80))"""
     )
-    return found
+    return scrolled
 
 
 def show(page: Page, text: str) -> None:
@@ -109,9 +109,9 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
         card.locator(".token", has_text="cat").click()
         expect(card.locator(".token", has_text="cat")).to_have_attribute("aria-pressed", "true")
         expect(card.locator("path.arc")).not_to_have_count(0)
-        for title, said in (("Evidence for roles", "baseline"), ("Every measure", "entropy")):
+        for title, words in (("Evidence for roles", "baseline"), ("Every measure", "entropy")):
             card.locator("summary", has_text=title).click()
-            expect(card.locator("details", has_text=title).locator("table")).to_contain_text(said)
+            expect(card.locator("details", has_text=title).locator("table")).to_contain_text(words)
         svg = saved(page, "article.card button:has-text('SVG')", tmp_path)
         assert svg.read_text("utf-8").startswith("<svg") and "unbelievably" in svg.read_text(
             "utf-8"
@@ -137,7 +137,7 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(
         assert len(set(colours.values())) == len(colours) and "no role" in colours
         page.select_option("#colour", "normalised_entropy")
         page.select_option("#colour", "previous")
-        mine = page.inner_text("#legend")
+        legend = page.inner_text("#legend")
         page.select_option("#order", "previous")
         first = page.locator("#grid .head").first
         assert first.get_attribute("data-head") == "L0H2"
@@ -151,7 +151,7 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(
         expect(page.locator("#legend")).to_contain_text("syntactic")
         expect(page.locator("#legend")).to_contain_text("From built-in text and sentences")
         page.select_option("#colour", "previous")
-        assert page.inner_text("#legend") == mine, "figures stay those of the text that was read"
+        assert page.inner_text("#legend") == legend, "figures stay those of the text that was read"
         page.select_option("#colour", "role")
         page.select_option("#role", "positional")
         dim = page.locator("#grid .head.dim").count()
@@ -267,20 +267,20 @@ def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
 def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#panel=plan") as page:
         page.wait_for_selector("body[data-planned='28311552']")
-        told = page.locator("#planner table").first
+        table = page.locator("#planner table").first
         for row in (
             "KV cache 36 MiB",
             "materialised 24 MiB",
             "Operations a byte read in decoding 1.00",
         ):
-            expect(told).to_contain_text(re.compile(row.replace(" ", r"\s*")))
+            expect(table).to_contain_text(re.compile(row.replace(" ", r"\s*")))
         page.focus("#plan-layers")
         page.keyboard.press("ArrowRight")
         page.wait_for_selector("body[data-planned='37748736']")
         expect(page.locator("#planner svg").first).to_contain_text("gpt2")
         page.focus("#plan-heads")
         page.keyboard.press("ArrowRight")
-        expect(told.locator("caption")).to_contain_text("16 heads of 48, 16 KV heads")
+        expect(table.locator("caption")).to_contain_text("16 heads of 48, 16 KV heads")
         assert page.get_attribute("body", "data-planned") == "37748736", "the same parameters"
         page.keyboard.press("ArrowRight")
         uneven = "20 heads do not share a width of 768 evenly: each is taken as 38 wide."

@@ -23,7 +23,7 @@ NUMBERS = {
     -0.00012: "-1.2e-4",
     4321.4: "4321",
 }
-TOKENS = "[...document.querySelectorAll('article.card .token')].map((one) => one.textContent)"
+TOKENS = "[...document.querySelectorAll('article.card .token')].map((token) => token.textContent)"
 REACHED = "[...document.querySelectorAll('#grid .head[tabindex=\"0\"]')].length"
 
 
@@ -41,12 +41,12 @@ def tiny(session: Session) -> Iterator[str]:
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
     """A page on which refusals are expected: each is an error in the console, too."""
-    found = chrome.new_page()
-    found.goto(f"{tiny}#head=L1H2&text={WORDS}")
-    found.wait_for_selector("body[data-head=L1H2]")
-    expect(found.locator("article.card")).to_contain_text("Where it looks, by distance")
-    yield found
-    found.close()
+    page = chrome.new_page()
+    page.goto(f"{tiny}#head=L1H2&text={WORDS}")
+    page.wait_for_selector("body[data-head=L1H2]")
+    expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
+    yield page
+    page.close()
 
 
 def test_numbers_are_formatted_by_size(chrome: Browser, tiny: str) -> None:
@@ -118,15 +118,15 @@ def test_a_dropped_text_is_read_again_and_drawn(
     waiting: list[Route] = []
     page.route("**/api/readings", lambda route: waiting.append(route))
     page.click("article.card [data-look=values]")
-    said = "This text is no longer in memory and is being read again."
-    expect(page.locator("#status")).to_have_text(said)
+    status = "This text is no longer in memory and is being read again."
+    expect(page.locator("#status")).to_have_text(status)
     waiting.pop().continue_()
     expect(page.locator("#status")).to_contain_text("tokens read")
     page.unroute("**/api/readings")
     until(
         page,
-        "performance.getEntriesByType('resource').some((one) => one.responseStatus === 200"
-        " && one.name.includes('/heads/') && one.name.includes('is_valued=1'))",
+        "performance.getEntriesByType('resource').some((entry) => entry.responseStatus === 200"
+        " && entry.name.includes('/heads/') && entry.name.includes('is_valued=1'))",
     )
     session.analyses._analyses.clear()
     with page.expect_download() as waiting:
@@ -137,7 +137,9 @@ def test_a_dropped_text_is_read_again_and_drawn(
 
 def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
     reads: list[str] = []
-    page.on("request", lambda one: reads.append(one.url) if one.method == "POST" else None)
+    page.on(
+        "request", lambda request: reads.append(request.url) if request.method == "POST" else None
+    )
 
     def lost(route: Route) -> None:
         route.fulfill(status=410, json={"error": "this text is no longer kept: send it again"})

@@ -145,8 +145,8 @@ def test_a_model_loaded_by_name_is_cut_by_a_command(chrome: Browser, site: str) 
         page.wait_for_selector("body[data-outcome='1']")
         with page.expect_download():
             page.click("#keep")
-        said = "Cut it with: headwise prune minilm --plan plan.json --out smaller"
-        expect(page.locator("#saved")).to_contain_text(said)
+        command = "Cut it with: headwise prune minilm --plan plan.json --out smaller"
+        expect(page.locator("#saved")).to_contain_text(command)
 
 
 def test_a_dragged_slider_writes_the_address_once_it_rests(chrome: Browser) -> None:
@@ -229,8 +229,8 @@ def test_a_row_far_into_a_text_is_shown_in_the_sentence(chrome: Browser, site: s
         expect(pressed(page)).to_have_count(1)
         expect(pressed(page)).to_be_in_viewport()
         expect(card.locator("path.arc")).not_to_have_count(0)
-        inside = """(one) => { const token = one.getBoundingClientRect(),
-            box = one.closest('.sentence').getBoundingClientRect();
+        inside = """(element) => { const token = element.getBoundingClientRect(),
+            box = element.closest('.sentence').getBoundingClientRect();
             return token.top >= box.top - 1 && token.bottom <= box.bottom + 1; }"""
         assert pressed(page).evaluate(inside)
 
@@ -260,7 +260,10 @@ def test_a_letter_being_composed_is_not_sent(chrome: Browser) -> None:
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#text={WORDS}") as page,
     ):
-        page.on("request", lambda one: reads.append(one.url) if one.method == "POST" else None)
+        page.on(
+            "request",
+            lambda request: reads.append(request.url) if request.method == "POST" else None,
+        )
         page.evaluate(send, True)
         page.wait_for_timeout(200)
         assert reads == []
@@ -293,8 +296,8 @@ def test_heads_say_how_much_they_are_missed_once_they_were_silenced(chrome: Brow
         expect(heads.locator(".number").nth(3)).not_to_have_text("?")
         expect(heads.locator(".number").nth(2)).to_have_text("?")
         page.get_by_role("button", name="Show and rank all").click()
-        said = [one.get_attribute("aria-label") or "" for one in heads.all()]
-        wanted = ["most", "2nd most", "3rd most", "4th most", "5th most"]
-        assert [one.split(", ")[1].split(":")[0] for one in said] == [
-            f"{one} missed of 5" for one in wanted
+        labels = [head.get_attribute("aria-label") or "" for head in heads.all()]
+        ranks = ["most", "2nd most", "3rd most", "4th most", "5th most"]
+        assert [label.split(", ")[1].split(":")[0] for label in labels] == [
+            f"{rank} missed of 5" for rank in ranks
         ]

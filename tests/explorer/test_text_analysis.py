@@ -11,7 +11,7 @@ from headwise.errors import ModelError
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 from headwise.pruning.surgery.cut import cut
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
@@ -29,19 +29,19 @@ def assert_in_training(model: nn.Module) -> None:
 
 def test_a_model_in_training_is_read_at_rest_and_goes_on_training() -> None:
     subject = subject_in_training("bert")
-    found, want = analyse_text(subject, WORDS).table, tiny_session("bert").read(WORDS).table
-    pd.testing.assert_frame_equal(found.df, want.df)
+    table, want = analyse_text(subject, WORDS).table, tiny_session("bert").read(WORDS).table
+    pd.testing.assert_frame_equal(table.df, want.df)
     assert_in_training(subject.model)
 
 
 @pytest.mark.parametrize("name", ["bert", "embedding"])
 def test_a_change_is_seen_at_rest_and_the_model_goes_on_training(name: str) -> None:
     subject, session = subject_in_training(name), tiny_session(name)
-    found, want = (
-        compare_gated(one, [WORDS], silenced("L0H1"), session.counts)
-        for one in (subject, session.subject)
+    changed, want = (
+        compare_gated(each, [WORDS], silenced("L0H1"), session.counts)
+        for each in (subject, session.subject)
     )
-    assert found == want
+    assert changed == want
     assert_in_training(subject.model)
 
 
@@ -62,14 +62,14 @@ def test_every_token_that_is_too_many_is_counted(more: int) -> None:
     assert (reading.num_tokens, reading.left_out) == (LIMIT, more)
 
 
-@pytest.mark.parametrize(("more", "said"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])
-def test_a_view_warns_of_tokens_that_were_left_out(more: int, said: list[str]) -> None:
+@pytest.mark.parametrize(("more", "counts"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])
+def test_a_view_warns_of_tokens_that_were_left_out(more: int, counts: list[str]) -> None:
     with warnings.catch_warnings(record=True) as remarks:
         warnings.simplefilter("always")
         view = headwise.view(model_of("bert"), "w7 " * (LIMIT + more), tokenizer=words_tokenizer())
-    told = [f"the text is {one} too long: its end was left out" for one in said]
-    assert [str(one.message) for one in remarks] == told
-    assert all(one.filename == __file__ for one in remarks) and len(view.row_labels) == LIMIT
+    messages = [f"the text is {count} too long: its end was left out" for count in counts]
+    assert [str(remark.message) for remark in remarks] == messages
+    assert all(remark.filename == __file__ for remark in remarks) and len(view.row_labels) == LIMIT
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -78,9 +78,9 @@ def test_a_model_without_heads_is_refused(name: str) -> None:
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
     subject = Subject("bare", model, tokenizer, objective=objective_of(name))
-    with pytest.raises(ModelError, match="bare has no heads"):
+    with pytest.raises(ModelError, match=r"bare.* heads"):
         Session(subject)
-    with pytest.raises(ModelError, match="bare has no heads"):
+    with pytest.raises(ModelError, match=r"bare.* heads"):
         analyse_text(subject, WORDS)
-    with pytest.raises(ModelError, match=f"{type(model).__name__} has no heads"):
+    with pytest.raises(ModelError, match=f"{type(model).__name__}.* heads"):
         headwise.view(model, WORDS, tokenizer=tokenizer)

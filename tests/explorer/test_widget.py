@@ -55,17 +55,17 @@ def test_choosing_a_head_resets_the_window_and_rejects_unknown_heads() -> None:
     assert view.window is None and numbers(view).shape == (len(view.row_labels),) * 2
     view.window = dict(part)
     assert numbers(view).shape == (4, 3), "the same part of another head"
-    with pytest.raises(OptionError, match="L99H0 is not in this model: its layers are L0, L1"):
+    with pytest.raises(OptionError, match=r"L99H0.*L0, L1"):
         view.head = "L99H0"
     assert view.head == "L0H2" and view.facts[1].startswith("normalised entropy")
-    with pytest.raises(OptionError, match="L0H12 is not in this model"):
+    with pytest.raises(OptionError, match=r"L0H12.*0\.\.11"):
         cat().table.view("L0H12")
 
 
 def test_heads_that_were_not_measured_are_faint() -> None:
     table = headwise.HeadTable(cat().table.df.drop(columns="normalised_entropy"), {})
     view = table.view()
-    assert set(view.shades) == {0.0} and not any("entropy" in one for one in view.words)
+    assert set(view.shades) == {0.0} and not any("entropy" in words for words in view.words)
     assert "no role" in view.words
 
 
@@ -108,9 +108,9 @@ def test_a_table_is_viewed_without_a_model() -> None:
 def test_a_view_needs_a_known_head_a_tokenizer_and_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(OptionError, match="L0H12 is not in this model"):
+    with pytest.raises(OptionError, match=r"L0H12.*0\.\.11"):
         shown(head="L0H12")
-    with pytest.raises(OptionError, match="has no tokenizer"):
+    with pytest.raises(OptionError, match="tokenizer"):
         headwise.view(minilm().subject.model, CAT)
     monkeypatch.setattr(widget.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[notebook\]'"):
@@ -128,18 +128,18 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
     books = [nbformat.read(path, as_version=4) for path in paths]
     forget = nbformat.v4.new_code_cell
     for shown, less in LESS.items():
-        (cell,) = [one for book in books for one in book.cells if shown in one.source]
+        (cell,) = [cell for book in books for cell in book.cells if shown in cell.source]
         cell.source = cell.source.replace(shown, less)
-    cells = [one for book in books for one in (*book.cells, forget("%reset -f"))]
+    cells = [cell for book in books for cell in (*book.cells, forget("%reset -f"))]
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
     together = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(together, timeout=300, kernel_name="python3", resources=where).execute()
     for path, book in zip(paths, books, strict=True):
-        outputs = [one for cell in book.cells for one in cell.get("outputs", [])]
-        kinds = {kind for one in outputs for kind in one.get("data", {})}
-        assert outputs and not any(one["output_type"] == "error" for one in outputs)
+        outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+        kinds = {kind for output in outputs for kind in output.get("data", {})}
+        assert outputs and not any(output["output_type"] == "error" for output in outputs)
         is_viewed = "application/vnd.jupyter.widget-view+json" in kinds
         assert is_viewed == (path.name != "prune_and_ship.ipynb")
 
@@ -163,11 +163,11 @@ def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
             page = chrome.new_page()
             page.on(
                 "request",
-                lambda one: (
+                lambda request: (
                     None
-                    if one.url.startswith((f"http://127.0.0.1:{port}", "blob:", "data:"))
-                    or one.url.startswith(f"ws://127.0.0.1:{port}")
-                    else elsewhere.append(one.url)
+                    if request.url.startswith((f"http://127.0.0.1:{port}", "blob:", "data:"))
+                    or request.url.startswith(f"ws://127.0.0.1:{port}")
+                    else elsewhere.append(request.url)
                 ),
             )
             page.goto(f"http://127.0.0.1:{port}/")

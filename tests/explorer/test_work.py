@@ -26,7 +26,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "POLL_REQUEST", 0.01)
 
 
-def do(queue: ModelQueue, asker: Asker, work: Any) -> Any:
+def run(queue: ModelQueue, asker: Asker, work: Any) -> Any:
     unchecked: Any = (
         ModelQueue.run.__wrapped__ if hasattr(ModelQueue.run, "__wrapped__") else ModelQueue.run
     )
@@ -46,9 +46,9 @@ def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
 
     async def many() -> list[int]:
         queue = ModelQueue()
-        found = await asyncio.gather(*(do(queue, Asker(), work) for _ in range(12)))
+        answers = await asyncio.gather(*(run(queue, Asker(), work) for _ in range(12)))
         assert queue.progress().waiting == 0
-        return found
+        return answers
 
     assert asyncio.run(many()) == [7] * 12 and most == 1
 
@@ -68,8 +68,8 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
                 report("step", step, 10_000)
 
         with pytest.raises(StopWork):
-            await do(queue, asker, work)
-        assert (await do(queue, Asker(), lambda _: 1)) == 1
+            await run(queue, asker, work)
+        assert (await run(queue, Asker(), lambda _: 1)) == 1
 
     asyncio.run(leave())
     assert 3 <= len(steps) < 5000
@@ -78,7 +78,7 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
 def test_nothing_is_begun_for_one_who_has_gone() -> None:
     async def never() -> None:
         with pytest.raises(StopWork):
-            await do(ModelQueue(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
+            await run(ModelQueue(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
 
     asyncio.run(never())
 
@@ -88,17 +88,17 @@ def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPa
 
     async def crowd() -> list[Any]:
         queue = ModelQueue()
-        waiting = (do(queue, Asker(), lambda _: 1) for _ in range(5))
+        waiting = (run(queue, Asker(), lambda _: 1) for _ in range(5))
         return await asyncio.gather(*waiting, return_exceptions=True)
 
-    found = asyncio.run(crowd())
-    assert found[:3] == [1, 1, 1]
-    assert all(isinstance(one, Busy) and "try again" in str(one) for one in found[3:])
+    answers = asyncio.run(crowd())
+    assert answers[:3] == [1, 1, 1]
+    assert all(isinstance(answer, Busy) and "try again" in str(answer) for answer in answers[3:])
 
 
 def test_an_error_in_the_work_reaches_the_caller() -> None:
     async def fail() -> None:
         with pytest.raises(ZeroDivisionError):
-            await do(ModelQueue(), Asker(), lambda _: 1 / 0)
+            await run(ModelQueue(), Asker(), lambda _: 1 / 0)
 
     asyncio.run(fail())

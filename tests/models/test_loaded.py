@@ -10,7 +10,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel, as_module, open_model
 from headwise.models.loading import LoadOptions, load_model
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.surgery.cut import cut
 from headwise.scans.scan import scan
 from headwise.tracing.trace import trace

@@ -9,7 +9,7 @@ import torch
 from headwise.errors import OptionError
 from headwise.objectives.evaluation import LENGTH, Evaluation, max_batch_tokens
 from headwise.objectives.losses import Divergence, Embedding, LabelLoss, NextToken
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
 

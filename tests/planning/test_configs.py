@@ -76,7 +76,12 @@ def test_text_config_of_a_composite_model_is_read(tmp_path: Path) -> None:
     assert shape(tmp_path, nested).d_model == 48
 
 
-def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
+def test_missing_or_damaged_config_raises(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"config\.json"):
+        plan(tmp_path)
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ModelError, match="JSON"):
+        plan(tmp_path)
     with pytest.raises(ModelError, match=r"config\.json.* list"):
         shape(tmp_path, [1, 2])
 
@@ -85,6 +90,8 @@ def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
     ("settings", "facts"),
     [
         ({"num_attention_heads": "six"}, "num_attention_heads is 'six'"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0: "),
+        ({"hidden_size": 512.5}, "hidden_size is 512.5"),
         ({"v_head_dim": "abc"}, "v_head_dim is 'abc'"),
         ({"v_head_dim": -4}, "v_head_dim is -4: .*1"),
         (

@@ -254,20 +254,6 @@ def test_config_without_sizes_raises_with_the_missing_keys() -> None:
         shape_of_config({"model_type": "x"}, "this")
 
 
-@pytest.mark.parametrize(
-    ("sizes", "facts"),
-    [
-        ({"num_attention_heads": 0}, "num_attention_heads is 0: "),
-        ({"hidden_size": "big"}, "hidden_size is 'big'"),
-        ({"hidden_size": 512.5}, "hidden_size is 512.5"),
-    ],
-)
-def test_impossible_size_in_a_config_raises(sizes: dict[str, Any], facts: str) -> None:
-    config = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
-    with pytest.raises(ModelError, match=f"this: {facts}"):
-        shape_of_config(config | sizes, "this")
-
-
 def test_directory_may_be_a_path(tmp_path: Path) -> None:
     config = {"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3}
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
@@ -290,15 +276,10 @@ def test_plan_rejects_other_types() -> None:
         assert facts in done.stdout, done.stderr
 
 
-def test_first_layers_of_modernbert_are_global(tmp_path: Any) -> None:
+def test_first_layers_of_modernbert_are_global(tmp_path: Path) -> None:
     from transformers import ModernBertConfig
 
     config = ModernBertConfig(num_hidden_layers=22)
     config.save_pretrained(tmp_path)
     shape = plan(tmp_path).shape
     assert (shape.window, shape.num_local, shape.is_causal) == (128, 14, False)
-    with pytest.raises(ModelError, match=r"config\.json"):
-        plan(tmp_path.parent)
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ModelError, match="JSON"):
-        plan(tmp_path)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning import prune as pruning
 from headwise.pruning.prune import cut_and_refit, largest_within
 from headwise.pruning.refit.refit import LayerFit

@@ -24,7 +24,7 @@ from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.scans.folder import Scan
 from headwise.views.pruning import SIZES, sizes_table
 
-from ..pruning.records import QUALITY, prune_record
+from ..pruning.records import QUALITY, prune_record, score
 from ..pruning.subjects import model_of, plain
 from .report_cases import (
     Page,
@@ -185,6 +185,12 @@ def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     assert "Curves of cosine against the share of heads cut" in page
     for line in re.findall(r"<path [^>]*>", curve_of().svg("small: cosine against heads cut")):
         assert line in page
+
+
+def test_loss_of_zero_has_no_sign() -> None:
+    record = prune_record(quality=replace(QUALITY, uncut=score(-1e-9)))
+    cut = section_of(report_page(replace(everything(), cut=record)), "cut")
+    assert "uncut 1.0000 0.0000" in cut
 
 
 def test_captions_claim_no_more_than_is_true(page: str) -> None:

@@ -20,14 +20,13 @@ def explore_command(
     trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Show heads live in the browser, on this machine only and without a network."""
-    from headwise.explorer.serve import open_socket, prepare, serve
+    from headwise.explorer.serve import address, open_socket, serve, start_session
     from headwise.models.loading import LoadOptions
     from headwise.views.terminal import quiet_console, say
 
     with open_socket(port) as sock:
         with quiet_console(is_stderr=True).status("loading the model"):
             load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
-            server = prepare(model, sock, options=load)
-        name = server.session.subject.name
-        say(quiet_console(), f"{name} is at {server.address}  (Ctrl-C stops it)")
-        serve(server, opens=opens)
+            session = start_session(model, None, load)
+        say(quiet_console(), f"{session.subject.name} is at {address(sock)}  (Ctrl-C stops it)")
+        serve(session, sock, opens=opens)

@@ -1,15 +1,26 @@
-"""The part of the widget that needs anywidget: its traits, and what follows when one changes."""
+"""The head view as an anywidget: its traits, and what follows when one changes.
 
+In: a head table, and a TextAnalysis to show maps of. Out: a widget that head_view.js draws.
+"""
+
+import math
+from collections import Counter
+from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
 import anywidget
 import traitlets
 
-from headwise.explorer.maps import TILE
-from headwise.explorer.widget import WidgetData
+from headwise.explorer.maps import TILE, MapOptions, map_axes, map_tile, strongest_links
+from headwise.explorer.text_analysis import TextAnalysis
+from headwise.heads import HeadId, HeadTable, check_head
 
 FILES = resources.files("headwise.explorer") / "static"
+SHADED = "normalised_entropy"
+"""The measure that shades heads: faint ones attend to many tokens, or were not measured."""
+FACTS = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
+"""Measures shown of the chosen head."""
 
 
 class HeadView(anywidget.AnyWidget):
@@ -29,33 +40,73 @@ class HeadView(anywidget.AnyWidget):
     window: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     token: Any = traitlets.Int(-1).tag(sync=True)
 
-    def __init__(self, data: WidgetData, head: str | None) -> None:
-        """Show `head` first, or the first head of the table."""
-        self._data = data
-        shades, words = data.shades()
-        parts = self._parts(data.check_name(head or data.names[0]))
-        super().__init__(names=data.names, shades=shades, words=words, **parts)
+    def __init__(
+        self,
+        table: HeadTable,
+        head: str | None,
+        analysis: TextAnalysis | None = None,
+        options: MapOptions | None = None,
+    ) -> None:
+        """Show `head`, or the first head of the table; without an analysis, no maps."""
+        self._table, self._analysis, self._options = table, analysis, options or MapOptions()
+        names = [str(each) for each in table.heads]
+        values = [math.nan] * len(table)
+        if SHADED in table.df:
+            values = table.df[SHADED].tolist()
+        words = [
+            ", ".join([f"entropy {value:.2f}"] * math.isfinite(value) + list(roles)) or "no role"
+            for value, roles in zip(values, table.df["roles"], strict=True)
+        ]
+        chosen = self._full_name(head or names[0])
+        super().__init__(
+            head=chosen,
+            names=names,
+            shades=[1 - value if math.isfinite(value) else 0.0 for value in values],
+            words=words,
+            **self._parts(chosen),
+        )
 
     def __repr__(self) -> str:
         """The chosen head, and the number of heads."""
         return f"HeadView({self.head}, {len(self.names)} heads)"
 
-    def _parts(self, head: str) -> dict[str, Any]:
-        data = self._data
-        rows, keys = data.axes(head)
+    def _full_name(self, head: str) -> str:
+        counts = Counter(each.layer_name for each in self._table.heads)
+        return str(check_head(HeadId.parse(head), counts))
+
+    def _parts(self, name: str) -> dict[str, Any]:
+        """The traits that follow from the chosen head."""
         self._first_linked = 0
-        return {
-            "head": head,
-            "row_labels": rows,
-            "key_labels": keys,
-            "facts": data.facts(head),
-            "cells": data.cells(head, None),
-            "links": data.links(head),
+        row, head = self._table[name], HeadId.parse(name)
+        measures = [
+            f"{column.replace('_', ' ')} {row[column]:.3f}"
+            for column in FACTS
+            if column in row and math.isfinite(row[column])
+        ]
+        parts: dict[str, Any] = {
+            "facts": [", ".join(row["roles"]) or "no role found", "; ".join(measures)]
         }
+        if self._analysis is not None:
+            rows, keys = map_axes(self._analysis.labels(head.layer_name), self._options)
+            parts |= {"row_labels": list(rows.labels), "key_labels": list(keys.labels)}
+            parts |= {"cells": self._cells(name), "links": self._links(name)}
+        return parts
+
+    def _cells(self, head: str, window: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self._analysis is None:
+            return {}
+        part = (slice(*window["rows"]), slice(*window["keys"])) if window else None
+        return asdict(map_tile(self._analysis, HeadId.parse(head), self._options, part).cells())
+
+    def _links(self, head: str) -> list[list[int | float]]:
+        if self._analysis is None:
+            return []
+        rows = slice(self._first_linked, self._first_linked + TILE)
+        return strongest_links(self._analysis, HeadId.parse(head), self._options, rows)
 
     @traitlets.validate("head")
     def _check(self, proposal: Any) -> str:
-        return self._data.check_name(proposal["value"])
+        return self._full_name(proposal["value"])
 
     @traitlets.observe("head")
     def _choose(self, change: Any) -> None:
@@ -63,13 +114,12 @@ class HeadView(anywidget.AnyWidget):
             self.set_trait("token", -1)
             self.set_trait("window", None)
             for name, value in self._parts(change["new"]).items():
-                if name != "head":
-                    self.set_trait(name, value)
+                self.set_trait(name, value)
 
     @traitlets.observe("window")
     def _move(self, change: Any) -> None:
         if change["new"]:
-            self.set_trait("cells", self._data.cells(self.head, change["new"]))
+            self.set_trait("cells", self._cells(self.head, change["new"]))
 
     @traitlets.observe("token")
     def _link(self, change: Any) -> None:
@@ -77,4 +127,4 @@ class HeadView(anywidget.AnyWidget):
         start = max(0, change["new"]) // TILE * TILE
         if change["new"] >= 0 and start != self._first_linked:
             self._first_linked = start
-            self.set_trait("links", self._data.links(self.head, start))
+            self.set_trait("links", self._links(self.head))

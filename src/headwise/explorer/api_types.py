@@ -1,21 +1,19 @@
 """Requests and answers of the server; static/types.d.ts is generated from the answers.
 
 In: query parameters and JSON bodies. Out: frozen dataclasses, or an OptionError that names the
-field. msgspec converts and encodes them; the notebook's widget uses the types without msgspec.
+field. msgspec converts them; the notebook's widget uses the types without msgspec.
 """
 
 import json
 import re
+import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-
-if TYPE_CHECKING:
-    from headwise.planning.plans import HeadChoice, Plan
 
 LONGEST_TEXT = 200_000
 """Largest number of characters in a text; the part that a model cannot read is dropped later."""
@@ -23,8 +21,16 @@ MAX_TEXTS = 8
 MAX_HEADS = 4096
 MAX_FACTOR = 4.0
 LONGEST_NAME = 80
-LONGEST_QUOTE = 40
-
+LIMITS = {
+    **dict.fromkeys(("layer", "head", "position"), (0, 100_000)),
+    "size": (8, 64),
+    "d_model": (1, 65536),
+    **dict.fromkeys(("heads", "kv_heads", "layers"), (1, 1024)),
+    "d_key": (1, 4096),
+    "length": (1, 10**7),
+    "batch": (1, 65536),
+}
+"""Smallest and largest value of each whole number in a request."""
 KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
 """Plain words for the types that msgspec expects."""
 Request = TypeVar("Request")
@@ -37,7 +43,7 @@ def read_body(kind: type[Request], body: bytes) -> Request:
     except (ValueError, RecursionError) as error:
         raise OptionError("the request's body is not JSON: send a JSON object") from error
     if not isinstance(values, dict):
-        raise OptionError(f"the request's body is {_quote(values)}: send a JSON object")
+        raise OptionError(f"the request's body is {reprlib.repr(values)}: send a JSON object")
     return _convert(kind, values, is_text=False)
 
 
@@ -50,11 +56,15 @@ def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> R
     import msgspec
 
     try:
-        return msgspec.convert(values, kind, strict=not is_text)
+        request = msgspec.convert(values, kind, strict=not is_text)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, OptionError):  # raised by __post_init__
             raise error.__cause__ from None
         raise OptionError(_explain(str(error), values)) from error
+    for name, (least, most) in LIMITS.items():
+        if isinstance(value := getattr(request, name, None), int):
+            whole_number(name, value, least=least, most=most)
+    return request
 
 
 def _explain(message: str, values: dict[str, Any]) -> str:
@@ -65,25 +75,13 @@ def _explain(message: str, values: dict[str, Any]) -> str:
     if wrong is None or wrong[2] not in values:
         return message
     name, expected = wrong[2], wrong[1].strip()
-    return f"{name} is {_quote(values[name])}: give {KINDS.get(expected, expected)}"
-
-
-def _quote(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
-
-
-def encode_answer(answer: object) -> bytes:
-    """An answer as JSON: bytes in base64, and null for NaN and infinity."""
-    import msgspec
-
-    return msgspec.json.encode(answer)
+    return f"{name} is {reprlib.repr(values[name])}: give {KINDS.get(expected, expected)}"
 
 
 def parse_head(name: str) -> HeadId:
     """The head called `name`."""
     if len(name) > LONGEST_NAME:
-        raise OptionError(f"head is {_quote(name)}: give a name such as L3H11", option="head")
+        raise OptionError(f"head is {reprlib.repr(name)}: give a name such as L3H11", option="head")
     return HeadId.parse(name)
 
 
@@ -92,7 +90,9 @@ def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
     text = values.get(name, "")
     bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
     if bounds is None:
-        raise OptionError(f"{name} is {_quote(text)}: give a range such as 0:256", option=name)
+        raise OptionError(
+            f"{name} is {reprlib.repr(text)}: give a range such as 0:256", option=name
+        )
     start, stop = int(bounds[1]), int(bounds[2])
     if not start < stop <= start + most:
         raise OptionError(f"{name} is {text}: give a range of 1 to {most} of them", option=name)
@@ -138,12 +138,12 @@ class WhatIfRequest:
         _check_count("gates", self.gates)
         factors = {}
         for name, value in self.gates.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            head, is_number = parse_head(name), type(value) in (int, float)
             if not is_number or not 0 <= value <= MAX_FACTOR:  # False for NaN
                 raise OptionError(
-                    f"the factor of {_quote(name)} is {_quote(value)}: give 0 to {MAX_FACTOR:g}"
+                    f"the factor of {head} is {reprlib.repr(value)}: give 0 to {MAX_FACTOR:g}"
                 )
-            factors[parse_head(name)] = float(value)
+            factors[head] = float(value)
         return factors
 
 
@@ -165,20 +165,12 @@ class CutPlanRequest:
 
 
 @dataclass(frozen=True)
-class LessonRequest:
+class LessonRequest(TextRequest):
     """A text, and the layer, head and token that the learner chose."""
 
-    text: str
     layer: int | None = None
     head: int | None = None
     position: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        object.__setattr__(self, "text", _check_text(self.text))
-        for name in ("layer", "head", "position"):
-            if (value := getattr(self, name)) is not None:
-                whole_number(name, value, least=0, most=100_000)
 
 
 @dataclass(frozen=True)
@@ -196,10 +188,6 @@ class ThumbsQuery:
     layer: str
     size: int = 32
 
-    def __post_init__(self) -> None:
-        """Check the size."""
-        whole_number("size", self.size, least=8, most=64)
-
 
 @dataclass(frozen=True)
 class PlanQuery:
@@ -213,17 +201,6 @@ class PlanQuery:
     length: int = 1024
     batch: int = 1
     dtype: str = "bfloat16"
-
-    def __post_init__(self) -> None:
-        """Check every size."""
-        for name, most in PLAN_LIMITS.items():
-            if (value := getattr(self, name)) is not None:
-                whole_number(name, value, least=1, most=most)
-
-
-PLAN_LIMITS = dict(
-    d_model=65536, heads=1024, kv_heads=1024, d_key=4096, layers=1024, length=10**7, batch=65536
-)
 
 
 @dataclass(frozen=True)
@@ -449,26 +426,19 @@ class WhatIfAnswer:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """Costs of one model's attention."""
+    """Costs of one model's attention: some columns of `Plan.to_row`."""
 
     name: str
     d_model: int
     num_heads: int
     num_kv_heads: int
     d_key: int
-    num_layers: int
     parameters_layer: int
     parameters_attention: int
     multiply_adds_per_token: float
     cache_bytes: int
     weight_matrix_bytes: int
     decode_intensity: float | None
-
-    @classmethod
-    def of(cls, plan: "Plan") -> "PlanAnswer":
-        """The fields of `plan.to_row()` that the page shows."""
-        row = plan.to_row()
-        return cls(**{each.name: row[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -478,14 +448,6 @@ class HeadChoiceAnswer:
     heads: int
     d_key: int
     remarks: list[str]
-    parameters: int
-    multiply_adds: float
-
-    @classmethod
-    def of(cls, choice: "HeadChoice") -> "HeadChoiceAnswer":
-        """The choice and its costs."""
-        costs = choice.plan.layer_parameters, choice.plan.per_token
-        return cls(choice.num_heads, choice.d_key, list(choice.remarks), *costs)
 
 
 ANSWERS = (

@@ -7,16 +7,8 @@ for roles, mean weight by distance, and the length of its output.
 import math
 
 import torch
-from torch import Tensor
 
-from headwise.explorer.api_types import (
-    Contribution,
-    HeadAnswer,
-    MeasureValue,
-    Profile,
-    RoleEvidence,
-    ServedBy,
-)
+from headwise.explorer import api_types as api
 from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
@@ -35,39 +27,38 @@ MAX_IMAGE = 96
 
 def head_answer(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, scan_table: HeadTable | None
-) -> HeadAnswer:
+) -> api.HeadAnswer:
     """The answer to a click on `head`; roles come from `scan_table` if there is one."""
-    tile = map_tile(analysis, head, options)
+    tile, call = map_tile(analysis, head, options), analysis.call(head.layer_name)
     if tile.is_exact and not options.is_valued:
         links = links_in(tile.weights)
     else:
         links = strongest_links(analysis, head, options, slice(0, TILE))
-    return HeadAnswer(
+    row, meanings = analysis.table[head], column_meanings()
+    keys = getattr(call, "keys", None)
+    num_kv_heads = call.num_heads if keys is None else keys.shape[1]
+    kv_head = head.head * num_kv_heads // call.num_heads
+    return api.HeadAnswer(
         head=str(head),
-        stack=analysis.call(head.layer_name).stack,
+        stack=call.stack,
         view=options.view,
         cells=tile.cells(),
         links=links,
         profile=profile(analysis, head),
         contribution=contribution(analysis, head),
-        measures=_measures(analysis.table, head),
+        measures=[
+            api.MeasureValue(name, float(row[name]), meanings[name])
+            for name in analysis.table.df
+            if name in meanings and isinstance(row[name], float) and math.isfinite(row[name])
+        ],
         roles=role_evidence(analysis.table if scan_table is None else scan_table, head),
         is_scanned=scan_table is not None,
-        served_by=_serving_kv_head(analysis, head),
+        served_by=api.ServedBy(kv_head, num_kv_heads) if num_kv_heads < call.num_heads else None,
         max_image=MAX_IMAGE,
     )
 
 
-def _measures(table: HeadTable, head: HeadId) -> list[MeasureValue]:
-    row, meanings = table[head], column_meanings()
-    return [
-        MeasureValue(name, float(row[name]), meanings[name])
-        for name in table.df
-        if name in meanings and isinstance(row[name], float) and math.isfinite(row[name])
-    ]
-
-
-def role_evidence(table: HeadTable, head: HeadId) -> list[RoleEvidence]:
+def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
     """Evidence for each role that was measured: those that the head has first, then by score."""
     row = table[head]
     evidence = []
@@ -75,7 +66,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[RoleEvidence]:
         score = row.get(f"{name}_score")
         if isinstance(score, float) and math.isfinite(score):
             evidence.append(
-                RoleEvidence(
+                api.RoleEvidence(
                     role=name,
                     is_held=name in row["roles"],
                     score=float(score),
@@ -89,7 +80,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[RoleEvidence]:
 
 
 @torch.inference_mode()
-def profile(analysis: TextAnalysis, head: HeadId) -> Profile:
+def profile(analysis: TextAnalysis, head: HeadId) -> api.Profile:
     """Mean weight at each distance, over the rows with a key there; a long text is sampled."""
     sequence = analysis.sequence(head.layer_name)
     device = sequence.mixed.device
@@ -104,11 +95,11 @@ def profile(analysis: TextAnalysis, head: HeadId) -> Profile:
     counts = which.bincount(minlength=len(offsets))
     has_rows = counts > 0
     means = (sums[has_rows] / counts[has_rows]).tolist()
-    return Profile(offsets[has_rows].tolist(), means)
+    return api.Profile(offsets[has_rows].tolist(), means)
 
 
 @torch.inference_mode()
-def contribution(analysis: TextAnalysis, head: HeadId) -> Contribution | None:
+def contribution(analysis: TextAnalysis, head: HeadId) -> api.Contribution | None:
     """Length of the head's output at each token; None if the output projection is unknown."""
     roots = analysis.roots(head.layer_name)
     if roots is None:
@@ -116,22 +107,11 @@ def contribution(analysis: TextAnalysis, head: HeadId) -> Contribution | None:
     mixed = analysis.sequence(head.layer_name).mixed
     after = lengths_after(mixed, roots)
     share = after / after.sum(0).clamp(min=1e-12)
-    return Contribution(
-        before=_round(mixed[head.head].norm(dim=-1)),
-        after=_round(after[head.head]),
-        share=_round(share[head.head]),
+    before = mixed[head.head].norm(dim=-1)
+    return api.Contribution(
+        before=before.double().round(decimals=4).tolist(),
+        after=after[head.head].double().round(decimals=4).tolist(),
+        share=share[head.head].double().round(decimals=4).tolist(),
         mean_share=float(share[head.head].mean()),
         equal_share=1 / len(after),
     )
-
-
-def _round(values: Tensor) -> list[float]:
-    return [round(value, 4) for value in values.tolist()]
-
-
-def _serving_kv_head(analysis: TextAnalysis, head: HeadId) -> ServedBy | None:
-    call = analysis.call(head.layer_name)
-    keys = getattr(call, "keys", None)
-    if keys is None or keys.shape[1] == call.num_heads:
-        return None
-    return ServedBy(head.head // (call.num_heads // keys.shape[1]), keys.shape[1])

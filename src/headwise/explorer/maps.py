@@ -7,12 +7,14 @@ for the browser. The whole map of a long text is never in memory: it is reduced 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import max_pool2d, pad
 
 from headwise.errors import OptionError
 from headwise.explorer.api_types import AxisLabels, MapCells, MapView
@@ -59,14 +61,6 @@ class MapAxis:
         """Number of rows or columns."""
         return len(self.groups)
 
-    def positions(self, part: slice) -> list[int]:
-        """Every position in a part of the axis."""
-        return [position for group in self.groups[part] for position in group]
-
-    def sizes(self, part: slice) -> list[int]:
-        """Number of positions in each row or column of a part."""
-        return [len(group) for group in self.groups[part]]
-
 
 @functools.lru_cache(maxsize=64)
 def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
@@ -74,33 +68,29 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     if options.is_by_word:
         if not labels.word_of or not labels.is_self:
             raise OptionError("whole words are not available for this text or layer: turn them off")
-        words = _positions_by_word(labels.word_of)
-        if not words:
+        by_word: dict[int, list[int]] = {}
+        for position, word in enumerate(labels.word_of):
+            if word != NO_WORD:
+                by_word.setdefault(word, []).append(position)
+        if not by_word:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
-        names = tuple("".join(labels.keys[position] for position in word) for word in words)
-        return (axis := MapAxis(names, words)), axis
+        axis = _axis(labels.keys, [tuple(by_word[word]) for word in sorted(by_word)])
+        return axis, axis
     rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
     if options.hides_special and labels.is_special:
         keys = [position for position in keys if not labels.is_special[position]]
         if not keys:
             raise OptionError("all tokens of this text are special: show special tokens")
+    positions = keys if labels.is_self else rows
     return (
-        _single_positions(labels.queries, keys if labels.is_self else rows),
-        _single_positions(labels.keys, keys),
+        _axis(labels.queries, [(position,) for position in positions]),
+        _axis(labels.keys, [(position,) for position in keys]),
     )
 
 
-def _single_positions(labels: Sequence[str], positions: Sequence[int]) -> MapAxis:
-    names = tuple(labels[position] for position in positions)
-    return MapAxis(names, tuple((position,) for position in positions))
-
-
-def _positions_by_word(word_of: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    words: dict[int, list[int]] = {}
-    for position, word in enumerate(word_of):
-        if word != NO_WORD:
-            words.setdefault(word, []).append(position)
-    return tuple(tuple(words[word]) for word in sorted(words))
+def _axis(labels: Sequence[str], groups: Sequence[tuple[int, ...]]) -> MapAxis:
+    names = ("".join(labels[position] for position in group) for group in groups)
+    return MapAxis(tuple(names), tuple(groups))
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
@@ -111,10 +101,8 @@ def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
             rows, keys = map_axes(labels, options)
         except OptionError:
             continue
-        is_same = rows.labels == keys.labels
-        by_view[options.view] = AxisLabels(
-            list(rows.labels), None if is_same else list(keys.labels)
-        )
+        key_labels = None if rows.labels == keys.labels else list(keys.labels)
+        by_view[options.view] = AxisLabels(list(rows.labels), key_labels)
     return by_view
 
 
@@ -131,13 +119,12 @@ def map_weights(
     """Weights of one head of a layer, or of all its heads, between some rows and some keys."""
     sequence = analysis.sequence(layer, head)
     row_axis, key_axis = map_axes(analysis.labels(layer), options)
+    row_groups, key_groups = row_axis.groups[rows], key_axis.groups[keys]
+    if not row_groups or not key_groups:
+        return torch.zeros(sequence.num_heads, len(row_groups), len(key_groups))
     device = sequence.mixed.device
-    queries = torch.tensor(row_axis.positions(rows), device=device)
-    columns = torch.tensor(key_axis.positions(keys), device=device)
-    if not len(queries) or not len(columns):
-        return torch.zeros(
-            sequence.num_heads, len(row_axis.groups[rows]), len(key_axis.groups[keys])
-        )
+    queries = torch.tensor([*chain(*row_groups)], device=device)
+    columns = torch.tensor([*chain(*key_groups)], device=device)
     low, high = int(columns.min()), int(columns.max()) + 1
     weights = _tile(sequence, queries, low, high)
     if options.drops_sink:
@@ -152,9 +139,9 @@ def map_weights(
         weights = weights[:, :, columns - low]
     if not options.is_by_word:
         return weights
-    weights = _sum_neighbours(weights, key_axis.sizes(keys), dim=2)
-    sizes = row_axis.sizes(rows)
-    return _sum_neighbours(weights, sizes, dim=1) / torch.tensor(sizes, device=device)[:, None]
+    weights = _sum_groups(weights, key_groups, dim=2)
+    sizes = torch.tensor([len(group) for group in row_groups], device=device)
+    return _sum_groups(weights, row_groups, dim=1) / sizes[:, None]
 
 
 def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tensor:
@@ -165,7 +152,7 @@ def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tenso
         return torch.zeros(sequence.num_heads, len(rows), high - low, device=rows.device)
     logs = sequence.log_weights(sequence.tile(rows, start, stop))
     weights = logs.clamp_(min=LEAST_LOG).exp_()
-    return torch.nn.functional.pad(weights, (start - low, high - stop))
+    return pad(weights, (start - low, high - stop))
 
 
 def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads key"]:
@@ -175,12 +162,14 @@ def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads k
     return lengths
 
 
-def _sum_neighbours(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
-    """Sums over runs of neighbours along `dim`; `sizes` has the length of each run."""
-    index = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(tensor.device)
+def _sum_groups(tensor: Tensor, groups: Sequence[Sequence[int]], *, dim: int) -> Tensor:
+    """Sums over neighbours along `dim` that belong to the same group."""
+    index = [number for number, group in enumerate(groups) for _ in group]
     shape = list(tensor.shape)
-    shape[dim] = len(sizes)
-    return tensor.new_zeros(shape).index_add_(dim, index, tensor)
+    shape[dim] = len(groups)
+    return tensor.new_zeros(shape).index_add_(
+        dim, torch.tensor(index, device=tensor.device), tensor
+    )
 
 
 def reduce_maps(
@@ -207,17 +196,8 @@ def reduce_maps(
         rows = slice(start, min(start + blocks * block_rows * step, len(row_axis)), step)
         every_key = slice(0, len(key_axis))
         weights = map_weights(analysis, layer, options, rows, every_key, head=head)
-        parts.append(_block_maxima(weights, block_rows, width))
+        parts.append(max_pool2d(weights, (block_rows, width), ceil_mode=True))
     return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
-
-
-def _block_maxima(weights: Tensor, height: int, width: int) -> Tensor:
-    rows, columns = -(-weights.shape[1] // height), -(-weights.shape[2] // width)
-    padding = (0, columns * width - weights.shape[2], 0, rows * height - weights.shape[1])
-    padded = torch.nn.functional.pad(weights, padding) if any(padding) else weights
-    blocks = padded.unflatten(2, (columns, width)).unflatten(1, (rows, height))
-    maxima: Tensor = blocks.amax((2, 4))
-    return maxima
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,11 +213,12 @@ class MapTile:
 
     def cells(self) -> MapCells:
         """The tile as the browser reads it."""
+        steps = (self.weights / (self.largest or 1) * STEPS).round().clamp(0, STEPS)
         return MapCells(
             rows=list(self.rows),
             keys=list(self.keys),
             shape=list(self.weights.shape),
-            values=as_steps(self.weights, self.largest).tobytes(),
+            values=steps.to(torch.int32).cpu().numpy().astype("<u2").tobytes(),
             largest=self.largest,
             tile=TILE,
         )
@@ -262,12 +243,6 @@ def map_tile(
     lengths = _value_lengths(analysis, head.layer_name)[head.head] if options.is_valued else None
     largest = 1.0 if lengths is None else float(lengths.max())
     return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
-
-
-def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:
-    """Weights from 0 to `largest` as whole numbers from 0 to STEPS."""
-    steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
-    return steps.to(torch.int32).cpu().numpy().astype("<u2")
 
 
 def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:

@@ -10,7 +10,6 @@ import socket
 import threading
 import webbrowser
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headwise.errors import MissingPackage, OptionError
@@ -53,17 +52,9 @@ def open_socket(port: int | None) -> socket.socket:
     raise OptionError("no port of this machine is free: close a program that uses one")
 
 
-@dataclass(frozen=True)
-class ExplorerServer:
-    """A loaded model, and the socket that its page is served on."""
-
-    session: "Session"
-    socket: socket.socket
-
-    @property
-    def address(self) -> str:
-        """URL of the page."""
-        return f"http://{HOST}:{self.socket.getsockname()[1]}/"
+def address(sock: socket.socket) -> str:
+    """URL of the page that is served on a socket."""
+    return f"http://{HOST}:{sock.getsockname()[1]}/"
 
 
 def explore(
@@ -78,49 +69,38 @@ def explore(
 
     With `opens`, open a browser. In a notebook use `headwise.view`, which does not block.
     """
-    if _is_in_notebook():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass  # no event loop is running: this is not a notebook
+    else:
         raise OptionError(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"
         )
     with open_socket(port) as sock:
-        server = prepare(model, sock, tokenizer=tokenizer, options=options)
-        print(f"{server.session.subject.name} is at {server.address}  (Ctrl-C ends)", flush=True)
+        session = start_session(model, tokenizer, options)
+        print(f"{session.subject.name} is at {address(sock)}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
-            serve(server, opens=opens)
+            serve(session, sock, opens=opens)
 
 
-def _is_in_notebook() -> bool:
-    """Whether an event loop is running, as in notebooks."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def prepare(
-    model: "Source",
-    sock: socket.socket,
-    *,
-    tokenizer: Any = None,
-    options: "LoadOptions | None" = None,
-) -> ExplorerServer:
-    """Load the model and start its session."""
+def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":
+    """Load a model for the explorer."""
     from headwise.explorer.session import Session
-    from headwise.objectives.model_objective import open_subject
+    from headwise.objectives.subject import open_subject
 
-    return ExplorerServer(Session(open_subject(model, tokenizer, options=options)), sock)
+    return Session(open_subject(model, tokenizer, options=options))
 
 
-def serve(server: ExplorerServer, *, opens: bool) -> NoReturn:
+def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
     """Answer until interrupted, then raise KeyboardInterrupt."""
     import uvicorn
 
     from headwise.explorer.server import Explorer
 
     config = uvicorn.Config(
-        Explorer(server.session).app(),
+        Explorer(session).app(),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -129,10 +109,10 @@ def serve(server: ExplorerServer, *, opens: bool) -> NoReturn:
         h11_max_incomplete_event_size=65536,
     )
     if opens:
-        threading.Timer(0.5, webbrowser.open, [server.address]).start()
+        threading.Timer(0.5, webbrowser.open, [address(sock)]).start()
     try:
-        uvicorn.Server(config).run(sockets=[server.socket])
+        uvicorn.Server(config).run(sockets=[sock])
     finally:
-        for job in server.session.jobs.values():
+        for job in session.jobs.values():
             job.stop()
     raise KeyboardInterrupt  # uvicorn re-raises the signal, but on a busy machine not always

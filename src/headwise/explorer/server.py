@@ -1,13 +1,15 @@
 """The server: the page at /, and JSON under /api/, for this machine only.
 
-In: a Session. Out: a Starlette application. api_types.py reads requests and encodes answers; the
-session and its neighbours compute it in the ModelQueue. An error is one sentence.
+In: a Session. Out: a Starlette application. api_types.py reads requests; the session and its
+neighbours compute answers in the ModelQueue. An error is one sentence.
 """
 
+import functools
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,39 +19,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.explorer.api_types import (
-    CutPlanRequest,
-    HeadChoiceAnswer,
-    LessonAnswerRequest,
-    LessonRequest,
-    PlanAnswer,
-    PlanQuery,
-    TextRequest,
-    ThumbsQuery,
-    WhatIfRequest,
-    encode_answer,
-    parse_head,
-    parse_range,
-    read_body,
-    read_query,
-)
+from headwise.explorer import api_types as api, maps
 from headwise.explorer.guard import Guard, TooLarge, error_response
 from headwise.explorer.head_panel import MAX_IMAGE, head_answer
-from headwise.explorer.maps import (
-    TILE,
-    MapOptions,
-    as_bytes,
-    map_axes,
-    map_tile,
-    map_weights,
-    reduce_maps,
-    strongest_links,
-)
+from headwise.explorer.lesson.lesson import lesson
+from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
+from headwise.explorer.what_if import compare_gated
 from headwise.explorer.work import Busy, ModelQueue
 from headwise.heads import HeadId, check_head
+from headwise.planning.known_models import KNOWN
+from headwise.planning.plans import head_choices, plan
+from headwise.planning.shapes import make_shape
 from headwise.progress import Progress, StopWork
+from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.surgery.cut import plan_slices
+from headwise.reading.labels import Labels
+from headwise.tracing.maps import Maps
+from headwise.views.trace import maps_svg
 
 THUMB_ROWS = 8
 """Rows that are computed for each row of a small map."""
@@ -62,7 +50,7 @@ class Explorer:
     def __init__(self, session: Session) -> None:
         """Read the page's files."""
         self.session, self.queue = session, ModelQueue()
-        self._lessons: dict[tuple[Any, ...], Any] = {}
+        self._last_lesson: tuple[Any, tuple[LessonStep, ...]] = (None, ())
         folder = resources.files("headwise.explorer") / "static"
         self.files = {
             file.name: file.read_bytes()
@@ -144,7 +132,7 @@ class Explorer:
 
     async def read(self, request: Request) -> Response:
         """Read {text}: its tokens, labels of its maps, and measures of every head on it."""
-        body = read_body(TextRequest, await request.body())
+        body = api.read_body(api.TextRequest, await request.body())
         return await self._compute(
             request, lambda progress: self.session.text_answer(body.text, progress)
         )
@@ -152,17 +140,15 @@ class Explorer:
     async def thumbs(self, request: Request) -> Response:
         """Small maps of the heads of ?layer=, ?size= cells wide: a byte per cell, its root."""
         analysis = self.session.analysis(request.path_params["name"])
-        query = read_query(ThumbsQuery, request.query_params)
-        options = read_query(MapOptions, request.query_params)
+        query = api.read_query(api.ThumbsQuery, request.query_params)
+        options = api.read_query(maps.MapOptions, request.query_params)
         analysis.call(query.layer)
-        maps = await self.queue.run(
-            request,
-            lambda _: as_bytes(
-                reduce_maps(analysis, query.layer, options, query.size, sampled_rows=THUMB_ROWS)
-            ),
+        reduce = functools.partial(maps.reduce_maps, sampled_rows=THUMB_ROWS)
+        thumbs = await self.queue.run(
+            request, lambda _: maps.as_bytes(reduce(analysis, query.layer, options, query.size))
         )
-        headers = {"X-Shape": ",".join(map(str, maps.shape))}
-        return Response(maps.tobytes(), media_type="application/octet-stream", headers=headers)
+        headers = {"X-Shape": ",".join(map(str, thumbs.shape))}
+        return Response(thumbs.tobytes(), media_type="application/octet-stream", headers=headers)
 
     async def head(self, request: Request) -> Response:
         """Map, links, profile, contribution, measures and roles of a head."""
@@ -173,39 +159,43 @@ class Explorer:
     async def map(self, request: Request) -> Response:
         """A part of a head's map, ?rows=0:256&keys=0:256."""
         analysis, head, options = self._map_request(request)
-        rows, keys = (parse_range(request.query_params, axis, TILE) for axis in ("rows", "keys"))
+        rows, keys = (
+            api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
+        )
         return await self._compute(
-            request, lambda _: map_tile(analysis, head, options, (rows, keys)).cells()
+            request, lambda _: maps.map_tile(analysis, head, options, (rows, keys)).cells()
         )
 
     async def links(self, request: Request) -> Response:
         """The strongest links of the rows ?rows=0:256 of a head: row, key, weight."""
         analysis, head, options = self._map_request(request)
-        rows = parse_range(request.query_params, "rows", TILE)
+        rows = api.parse_range(request.query_params, "rows", maps.TILE)
         return await self._compute(
-            request, lambda _: strongest_links(analysis, head, options, rows)
+            request, lambda _: maps.strongest_links(analysis, head, options, rows)
         )
 
     async def image(self, request: Request) -> Response:
         """A head's map as an SVG image, of ?rows= if the text is long."""
         analysis, head, options = self._map_request(request)
         query = {"rows": f"0:{MAX_IMAGE}", **request.query_params}
-        part = parse_range(query, "rows", MAX_IMAGE)
+        part = api.parse_range(query, "rows", MAX_IMAGE)
         svg = await self.queue.run(request, lambda _: _draw_map(analysis, head, options, part))
         return Response(svg, media_type="image/svg+xml")
 
     async def whatif(self, request: Request) -> Response:
         """Outputs on {texts} with {gates} on heads, next to the unchanged model's."""
-        body = read_body(WhatIfRequest, await request.body())
-        factors = body.factors()
-        return await self._compute(request, lambda _: self.session.what_if(body.texts, factors))
+        body = api.read_body(api.WhatIfRequest, await request.body())
+        factors, session = body.factors(), self.session
+        return await self._compute(
+            request,
+            lambda _: compare_gated(
+                session.subject, body.texts, factors, session.counts, session.baselines
+            ),
+        )
 
     async def cutplan(self, request: Request) -> Response:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
-        from headwise.pruning.selection.cut_plan import CutPlan
-        from headwise.pruning.surgery.cut import plan_slices
-
-        body, session = read_body(CutPlanRequest, await request.body()), self.session
+        body, session = api.read_body(api.CutPlanRequest, await request.body()), self.session
         heads = tuple(check_head(head, session.num_heads) for head in body.head_ids())
         await self.queue.run(request, lambda _: plan_slices(session.subject.model, heads))
         reasons = dict.fromkeys(heads, "silenced by hand in the explorer")
@@ -214,10 +204,7 @@ class Explorer:
         return Response(cut_plan.to_json(), media_type="application/json", headers=headers)
 
     async def job(self, request: Request) -> Response:
-        """State of the job scan or importance; POST starts it, DELETE stops it.
-
-        The result of the last finished run stays while the job runs again or is stopped.
-        """
+        """State and last result of the job scan or importance; POST starts it, DELETE stops it."""
         name = request.path_params["job"]
         if name not in self.session.jobs:
             raise HTTPException(404)
@@ -229,42 +216,32 @@ class Explorer:
 
     async def lesson(self, request: Request) -> Response:
         """The lesson's steps on {text}, for {layer}, {head} and {position} if they are given."""
-        from headwise.explorer.lesson.quiz import step_answer
-
-        body = read_body(LessonRequest, await request.body())
+        body = api.read_body(api.LessonRequest, await request.body())
         return _json([step_answer(step) for step in await self._steps(request, body)])
 
     async def check(self, request: Request) -> Response:
         """Whether {answer} to the question of {step} of that lesson is right, and why."""
-        from headwise.explorer.lesson.quiz import check_answer
-
-        body = read_body(LessonAnswerRequest, await request.body())
+        body = api.read_body(api.LessonAnswerRequest, await request.body())
         steps = {step.name: step for step in await self._steps(request, body)}
         if body.step not in steps:
             names = ", ".join(steps)
             raise OptionError(f"step is {body.step[:40]!r}: choose one of {names}", option="step")
         return _json(check_answer(steps[body.step], body.answer))
 
-    async def _steps(self, request: Request, body: LessonRequest) -> Any:
-        """The steps of a lesson; the last lesson is cached."""
-        from headwise.explorer.lesson.lesson import lesson
-
+    async def _steps(self, request: Request, body: api.LessonRequest) -> tuple[LessonStep, ...]:
         table, subject = self.session.scan_table, self.session.subject
         place = {"layer": body.layer, "head": body.head, "position": body.position}
-        key = (body.text, *place.values(), table is not None)
-        if key not in self._lessons:
+        key = (body.text, place, table is not None)
+        if key != self._last_lesson[0]:
             steps = await self.queue.run(
                 request, lambda _: lesson(subject, body.text, table=table, **place)
             )
-            self._lessons = {key: steps}
-        return self._lessons[key]
+            self._last_lesson = key, steps
+        return self._last_lesson[1]
 
     async def plan(self, request: Request) -> Response:
         """Costs of attention for ?d_model=, heads, kv_heads, layers, length, batch and dtype."""
-        from headwise.planning.plans import plan
-        from headwise.planning.shapes import make_shape
-
-        query = read_query(PlanQuery, request.query_params)
+        query = api.read_query(api.PlanQuery, request.query_params)
         shape = make_shape(
             d_model=query.d_model,
             num_heads=query.heads,
@@ -273,45 +250,38 @@ class Explorer:
             num_layers=query.layers,
         )
         costs = plan(shape=shape, length=query.length, batch=query.batch, dtype=query.dtype[:20])
-        return _json(PlanAnswer.of(costs))
+        return _json(msgspec.convert(costs.to_row(), api.PlanAnswer))
 
     async def plan_known_models(self, request: Request) -> Response:
         """The known models, and the costs of their attention."""
-        from headwise.planning.known_models import KNOWN
-        from headwise.planning.plans import plan
-
-        return _json([PlanAnswer.of(plan(name)) for name in KNOWN])
+        return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api.PlanAnswer]))
 
     async def head_counts(self, request: Request) -> Response:
         """Every number of heads that divides ?d_model=, and its drawbacks at ?length=."""
-        from headwise.planning.plans import head_choices
+        query = api.read_query(api.PlanQuery, request.query_params)
+        choices = [
+            api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
+            for choice in head_choices(query.d_model, length=query.length)
+        ]
+        return _json(choices)
 
-        query = read_query(PlanQuery, request.query_params)
-        choices = head_choices(query.d_model, length=query.length)
-        return _json([HeadChoiceAnswer.of(choice) for choice in choices])
-
-    def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, MapOptions]:
+    def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
-        head = analysis.check_head(parse_head(request.path_params["head"]))
-        return analysis, head, read_query(MapOptions, request.query_params)
+        head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
+        return analysis, head, api.read_query(maps.MapOptions, request.query_params)
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
         return _json(await self.queue.run(request, work))
 
 
 def _json(answer: object) -> Response:
-    return Response(encode_answer(answer), media_type="application/json")
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
-def _draw_map(analysis: TextAnalysis, head: HeadId, options: MapOptions, part: slice) -> str:
-    """An SVG image of a head's map between the tokens in `part`."""
-    from headwise.reading.labels import Labels
-    from headwise.tracing.maps import Maps
-    from headwise.views.trace import maps_svg
-
-    axes = map_axes(analysis.labels(head.layer_name), options)
+def _draw_map(analysis: TextAnalysis, head: HeadId, options: maps.MapOptions, part: slice) -> str:
+    axes = maps.map_axes(analysis.labels(head.layer_name), options)
     rows, keys = (slice(part.start, min(part.stop, len(axis))) for axis in axes)
-    weights = map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
+    weights = maps.map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
     labels = Labels(axes[0].labels[rows], axes[1].labels[keys])
     return maps_svg(Maps(weights, (str(head),), labels))
 

@@ -6,42 +6,35 @@ In: a subject. Out: answers for server.py. Knows nothing of requests.
 import copy
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.explorer.api_types import (
-    MAX_TEXTS,
-    HeadGrid,
-    JobAnswer,
-    LayerFacts,
-    ModelAnswer,
-    RoleFacts,
-    TextAnswer,
-    WhatIfAnswer,
-)
+from headwise.explorer import api_types as api
 from headwise.explorer.maps import view_labels
 from headwise.explorer.text_analysis import (
     LONGEST,
+    ROWS_MEASURED,
     AnalysisCache,
     TextAnalysis,
     analyse_text,
     check_heads_left,
     text_name,
 )
-from headwise.explorer.what_if import BaselineCache, compare_gated
 from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 from headwise.progress import Progress, no_progress
+from headwise.pruning.importance.importance import importance
 from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
+from headwise.scans.scan import ScanJob, run_scan
 from headwise.watching.running import in_evaluation
 
 MEASURES = {
@@ -96,7 +89,9 @@ class Session:
         """Count the model's heads on a short text."""
         if subject.tokenizer is None:
             raise OptionError(f"{subject.name} has no tokenizer: the explorer reads text; pass one")
-        self.subject, self.analyses, self.baselines = subject, AnalysisCache(), BaselineCache()
+        self.subject, self.analyses = subject, AnalysisCache()
+        self.baselines: dict[tuple[str, ...], Tensor] = {}
+        """Outputs of the unchanged model, for compare_gated."""
         reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
         with in_evaluation(subject.model):
@@ -108,7 +103,7 @@ class Session:
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         # Copied now: later a request may be watching or gating the model, and so would the copy.
-        self.job_model = _copy_sharing_weights(subject)
+        self.job_model = replace(subject, model=_copy_sharing_weights(subject.model).eval())
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
 
     @property
@@ -129,22 +124,22 @@ class Session:
         scan = self.jobs["scan"].result
         return None if scan is None else scan.table
 
-    def about(self) -> ModelAnswer:
+    def about(self) -> api.ModelAnswer:
         """The model, as the page needs it before any text is read."""
-        return ModelAnswer(
+        return api.ModelAnswer(
             name=self.subject.name,
             loads_as=self.loads_as,
             kind=self.kind,
-            layers=[LayerFacts(name, *counts) for name, counts in self.counts.items()],
+            layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
-                name: RoleFacts(role.meaning, role.letter, role.page_colour)
+                name: api.RoleFacts(role.meaning, role.letter, role.page_colour)
                 for name, role in ROLES.items()
             },
             measures=MEASURES,
             job_measures=JOB_MEASURES,
             text=SAMPLE_TEXTS[self.kind],
             other_texts=list(OTHER_TEXTS),
-            max_texts=MAX_TEXTS,
+            max_texts=api.MAX_TEXTS,
             jobs=[job.answer() for job in self.jobs.values()],
         )
 
@@ -163,12 +158,12 @@ class Session:
             raise TextNotCached(f"the text {name} is no longer in memory: send it again")
         return analysis
 
-    def text_answer(self, text: str, progress: Progress = no_progress) -> TextAnswer:
+    def text_answer(self, text: str, progress: Progress = no_progress) -> api.TextAnswer:
         """Tokens, labels of maps, and measures of every head."""
         analysis = self.read(text, progress)
         layer_of_stack = {call.stack: layer for layer, call in analysis.calls.items()}
         labels = analysis.labels(next(iter(analysis.calls)))
-        return TextAnswer(
+        return api.TextAnswer(
             name=analysis.name,
             tokens=list(labels.keys),
             labels={
@@ -179,49 +174,36 @@ class Session:
             has_special=any(labels.is_special),
             left_out=analysis.left_out,
             is_models_limit=self.is_models_limit,
-            measured=analysis.num_measured,
+            measured=min(analysis.num_tokens, ROWS_MEASURED),
             heads=_grid(analysis.table, MEASURES),
             default_head=str(default_head(analysis.table)),
         )
 
-    def what_if(self, texts: Sequence[str], factors: Mapping[HeadId, float]) -> WhatIfAnswer:
-        """The model's output on `texts` with heads scaled, next to its unchanged output."""
-        return compare_gated(self.subject, texts, factors, self.counts, self.baselines)
-
-    def start(self, name: str) -> bool:
+    def start(self, name: str) -> None:
         """Start a job on the copy of the model; it waits until other jobs have ended."""
-        work = {"scan": self._scan, "importance": self._importance}[name]
 
-        def in_turn(job: Job) -> Any:
+        def work(job: Job) -> Any:
             with job.hold(self._job_lock):
-                return work(job)
+                if name == "scan":
+                    return run_scan(ScanJob.of(self.job_model), progress=job.progress)
+                return importance(
+                    self.job_model,
+                    objective=self.job_model.objective,
+                    max_tokens=IMPORTANCE_TOKENS,
+                    progress=job.progress,
+                )
 
-        return self.jobs[name].start(in_turn)
+        self.jobs[name].start(work)
 
-    def job_answer(self, name: str) -> JobAnswer:
+    def job_answer(self, name: str) -> api.JobAnswer:
         """A job's state, with the columns that its last finished run adds to the grid."""
         job = self.jobs[name]
         return job.answer(job.result and _grid(job.result.table, JOB_MEASURES[name]))
 
-    def _scan(self, job: Job) -> Any:
-        from headwise.scans.scan import ScanJob, run_scan
 
-        return run_scan(ScanJob.of(self.job_model), progress=job.progress)
-
-    def _importance(self, job: Job) -> Any:
-        from headwise.pruning.importance.importance import importance
-
-        return importance(
-            self.job_model,
-            objective=self.job_model.objective,
-            max_tokens=IMPORTANCE_TOKENS,
-            progress=job.progress,
-        )
-
-
-def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:
+def _grid(table: HeadTable, meanings: Mapping[str, str]) -> api.HeadGrid:
     columns = [name for name in meanings if name in table.df]
-    return HeadGrid(
+    return api.HeadGrid(
         names=[str(head) for head in table.heads],
         roles=[list(roles) for roles in table.df["roles"]],
         measures={
@@ -231,10 +213,6 @@ def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:
     )
 
 
-def _copy_sharing_weights(subject: Subject) -> Subject:
-    """A copy of the model in evaluation mode with modules of its own and the same weights."""
-    model = subject.model
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in model.parameters()}
-    shared |= {id(tensor): tensor for tensor in model.buffers()}
-    copied: nn.Module = copy.deepcopy(model, shared)
-    return replace(subject, model=copied.eval())
+def _copy_sharing_weights(model: nn.Module) -> nn.Module:
+    tensors = (*model.parameters(), *model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId, HeadTable, abbreviate, check_head
+from headwise.heads import HeadTable, abbreviate
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
 from headwise.models.loaded import LoadedModel
@@ -37,7 +37,7 @@ ROWS_MEASURED = 512
 STAGE = "reading layers"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextAnalysis:
     """A text that a model has read."""
 
@@ -50,8 +50,10 @@ class TextAnalysis:
     """Every measure, on this text only."""
     left_out: int
     """Tokens of the text that were too many to read."""
-    tokenizer: object = field(repr=False)
-    layer_cache: LayerCache = field(repr=False)
+    tokenizer: object
+    layer_cache: LayerCache
+    _sequences: dict[str, SequenceWeights] = field(default_factory=dict)
+    _labels: dict[str, Labels] = field(default_factory=dict)
 
     def call(self, layer: str) -> Call:
         """The attention call of a layer."""
@@ -59,10 +61,6 @@ class TextAnalysis:
             layers = abbreviate(list(self.calls))
             raise OptionError(f"layer is {layer!r}: the model has {layers}", option="layer")
         return self.calls[layer]
-
-    def check_head(self, head: HeadId) -> HeadId:
-        """`head`, if the model has it."""
-        return check_head(head, {name: call.num_heads for name, call in self.calls.items()})
 
     def sequence(self, layer: str, head: int | None = None) -> SequenceWeights:
         """Weights of a layer, or of one of its heads, to be computed tile by tile."""
@@ -84,41 +82,26 @@ class TextAnalysis:
         """Matrices that give lengths after each head's part of the output projection."""
         return self.layer_cache.output_roots(self.call(layer))
 
-    @cached_property
-    def _sequences(self) -> dict[str, SequenceWeights]:
-        return {}
-
-    @cached_property
-    def _labels(self) -> dict[str, Labels]:
-        return {}
-
     @property
     def num_tokens(self) -> int:
         """Number of tokens that were read."""
         return self.batch.num_tokens
 
-    @property
-    def num_measured(self) -> int:
-        """Number of rows that every measure is a mean of."""
-        return min(self.num_tokens, ROWS_MEASURED)
-
     @cached_property
     def bytes(self) -> int:
         """Approximate size in memory once every layer has been shown."""
-        return sum(_bytes(tensor) for call in self.calls.values() for tensor in _tensors(call))
-
-
-def _tensors(call: Call) -> tuple[Tensor, ...]:
-    if isinstance(call, WeightsCall):
-        return call.known_weights, call.mixed
-    return call.queries, call.keys, call.values, call.mixed
-
-
-def _bytes(tensor: Tensor) -> int:
-    """Size of a tensor, with the float32 copy that a sequence makes of half precision."""
-    wide = at_least_float32(tensor)
-    copied = 0 if wide == tensor.dtype else wide.itemsize
-    return tensor.numel() * (tensor.element_size() + copied)
+        total = 0
+        for call in self.calls.values():
+            inputs: tuple[Tensor, ...]
+            if isinstance(call, WeightsCall):
+                inputs = (call.known_weights,)
+            else:
+                inputs = (call.queries, call.keys, call.values)
+            for tensor in (*inputs, call.mixed):
+                wide = at_least_float32(tensor)  # a sequence makes a float32 copy of half precision
+                copied = 0 if wide == tensor.dtype else wide.itemsize
+                total += tensor.numel() * (tensor.element_size() + copied)
+        return total
 
 
 def text_name(text: str) -> str:
@@ -194,7 +177,3 @@ class AnalysisCache:
             if analysis is not None:
                 self._analyses.move_to_end(name)
             return analysis
-
-    def __len__(self) -> int:
-        """Number of analyses."""
-        return len(self._analyses)

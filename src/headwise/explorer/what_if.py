@@ -4,8 +4,7 @@ In: a subject, one text or several, and a factor for each changed head. Out: a W
 next-token probabilities, similarities of sentences, or probabilities of classes.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,8 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
+from headwise.pruning.surgery.cut import count_parameters, plan_slices
 from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
 from headwise.watching.gates import gate
@@ -27,22 +27,8 @@ TOP = 8
 """Number of predictions shown of each model."""
 
 
-class BaselineCache:
-    """Outputs of the unchanged model on the last few texts."""
-
-    def __init__(self, most: int = 8) -> None:
-        """Keep the outputs of at most `most` requests."""
-        self.most = most
-        self._outputs: OrderedDict[tuple[str, ...], Tensor] = OrderedDict()
-
-    def output(self, texts: Sequence[str], compute: Callable[[], Tensor]) -> Tensor:
-        """The output on `texts`, from the cache or computed."""
-        key = tuple(texts)
-        if key not in self._outputs:
-            self._outputs[key] = compute()
-            if len(self._outputs) > self.most:
-                self._outputs.popitem(last=False)
-        return self._outputs[key]
+MAX_BASELINES = 8
+"""Number of requests whose unchanged outputs are kept."""
 
 
 @torch.inference_mode()
@@ -51,36 +37,41 @@ def compare_gated(
     texts: Sequence[str],
     factors: Mapping[HeadId, float],
     counts: HeadCounts,
-    baselines: BaselineCache | None = None,
+    baselines: dict[tuple[str, ...], Tensor] | None = None,
 ) -> WhatIfAnswer:
-    """Output with each head's output multiplied by its factor, next to the unchanged output."""
-    baselines = baselines or BaselineCache()
-    gates = _gates(factors, counts)
-    similarity, prediction = None, None
-    with in_evaluation(subject.model):
-        if isinstance(subject.objective, Embedding):
-            similarity, remarks = _similarity(subject, texts, gates, baselines)
-        else:
-            prediction, remarks = _prediction(subject, texts[0], gates, baselines)
-    silenced = tuple(sorted(head for head, factor in factors.items() if factor == 0))
-    savings = _savings(subject, silenced)
-    return WhatIfAnswer(remarks, similarity, prediction, len(silenced), savings)
+    """Output with each head's output multiplied by its factor, next to the unchanged output.
 
-
-def _gates(factors: Mapping[HeadId, float], counts: HeadCounts) -> dict[str, Tensor]:
-    """Gates of every layer with a changed head."""
+    `baselines` keeps the unchanged outputs between calls; only embeddings compare several texts.
+    """
     num_heads = {name: heads for name, (heads, _) in counts.items()}
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
         name = check_head(head, num_heads).layer_name
         gates.setdefault(name, torch.ones(num_heads[name]))[head.head] = factor
-    return gates
+    is_embedding = isinstance(subject.objective, Embedding)
+    key = tuple(texts) if is_embedding else (texts[0],)
+    baselines = {} if baselines is None else baselines
+    with in_evaluation(subject.model):
+        inputs, remarks = _read_texts(subject, key)
+        position, title = (None, "") if is_embedding else _position_to_predict(subject, inputs)
+        if key not in baselines:
+            baselines[key] = _output(subject, inputs, position)
+            if len(baselines) > MAX_BASELINES:
+                del baselines[next(iter(baselines))]  # the oldest
+        before = baselines[key]
+        with gate(subject.model, gates):
+            after = _output(subject, inputs, position)
+    silenced = tuple(sorted(head for head, factor in factors.items() if factor == 0))
+    return WhatIfAnswer(
+        remarks=remarks,
+        similarity=_similarity(before, after) if is_embedding else None,
+        prediction=None if is_embedding else _prediction(subject, title, before, after),
+        heads_off=len(silenced),
+        savings=_savings(subject, silenced),
+    )
 
 
 def _savings(subject: Subject, silenced: tuple[HeadId, ...]) -> Savings:
-    """Parameters that cutting the silenced heads saves, or why they cannot be cut."""
-    from headwise.pruning.surgery.cut import count_parameters, plan_slices
-
     total, saved = count_parameters(subject.model), 0
     try:
         changes = plan_slices(subject.model, silenced)
@@ -116,64 +107,56 @@ def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tenso
     return dict(reader.batch(windows, subject.device).inputs), remarks
 
 
-def _similarity(
-    subject: Subject, texts: Sequence[str], gates: Mapping[str, Tensor], baselines: BaselineCache
-) -> tuple[Similarity, list[str]]:
-    inputs, remarks = _read_texts(subject, texts)
-    before = baselines.output(texts, lambda: subject.objective.output(subject.model, inputs))
-    with gate(subject.model, gates):
-        after = subject.objective.output(subject.model, inputs)
-    kept = [round(cosine, 4) for cosine in (before * after).sum(-1).tolist()]
-    return Similarity(_round(before @ before.T), _round(after @ after.T), kept), remarks
+def _output(subject: Subject, inputs: Mapping[str, Tensor], position: int | None) -> Tensor:
+    """Embeddings; at a position, the log-probability of every token or class."""
+    output = subject.objective.output(subject.model, inputs)
+    if position is None:
+        return output
+    return (output[0, position] if output.dim() == 3 else output[0]).float().log_softmax(-1)
 
 
-def _round(matrix: Tensor) -> list[list[float]]:
-    return [[round(value, 4) for value in row] for row in matrix.tolist()]
+def _similarity(before: Tensor, after: Tensor) -> Similarity:
+    cosines = (before @ before.T, after @ after.T, (before * after).sum(-1))
+    return Similarity(*(cosine.double().round(decimals=4).tolist() for cosine in cosines))
 
 
-def _prediction(
-    subject: Subject, text: str, gates: Mapping[str, Tensor], baselines: BaselineCache
-) -> tuple[Prediction, list[str]]:
-    """The likeliest tokens, or classes, at the position that the model predicts."""
-    inputs, remarks = _read_texts(subject, [text])
-    position, title = _position_to_predict(subject, inputs)
-    before = baselines.output([text], lambda: _log_probabilities(subject, inputs, position))
-    with gate(subject.model, gates):
-        after = _log_probabilities(subject, inputs, position)
-    likeliest = list(dict.fromkeys([*_top(before), *_top(after)]))
+def _prediction(subject: Subject, title: str, before: Tensor, after: Tensor) -> Prediction:
+    """The likeliest tokens or classes of either model."""
+    num_shown = min(TOP, len(before))
+    tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
+    likeliest = list(dict.fromkeys(tops[0] + tops[1]))
     config: Any = subject.model.config
     is_token = len(before) == config.get_text_config().vocab_size
-    name = token_name if is_token else _class_name
-    prediction = Prediction(
+    labels = getattr(config, "id2label", None) or {}
+    return Prediction(
         noun="token" if is_token else "class",
         title=title if is_token else "Likeliest classes",
-        names=[name(subject, number) for number in likeliest],
-        before=[round(float(before[number].exp()), 5) for number in likeliest],
-        after=[round(float(after[number].exp()), 5) for number in likeliest],
+        names=[
+            token_name(subject, number) if is_token else str(labels.get(number, number))
+            for number in likeliest
+        ],
+        before=before[likeliest].exp().double().round(decimals=5).tolist(),
+        after=after[likeliest].exp().double().round(decimals=5).tolist(),
         divergence=round(float((before.exp() * (before - after)).sum()), 5),
     )
-    return prediction, remarks
 
 
 def _position_to_predict(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
-    """The position whose prediction is shown, and its title; masks a word if no token is masked."""
-    last = inputs["input_ids"].shape[1] - 1
-    if isinstance(subject.objective, NextToken):
-        return last, "Likeliest next tokens"
-    if not isinstance(subject.objective, MaskedToken):
-        return last, "Likeliest tokens at the end of the text"
-    if subject.objective.mask_id is None:
+    """The position whose prediction is shown, and its title.
+
+    For a masked model it is the first masked token; if there is none, masks the last word.
+    """
+    ids, objective = inputs["input_ids"][0], subject.objective
+    if isinstance(objective, NextToken):
+        return len(ids) - 1, "Likeliest next tokens"
+    if not isinstance(objective, MaskedToken):
+        return len(ids) - 1, "Likeliest tokens at the end of the text"
+    if objective.mask_id is None:
         raise OptionError(
             f"{subject.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
             "tokenizer that has one"
         )
-    return _position_to_mask(subject, inputs, subject.objective.mask_id)
-
-
-def _position_to_mask(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
-    """The first masked position, and its title; masks the last word if no token is masked."""
-    ids = inputs["input_ids"][0]
-    masked = (ids == mask).nonzero().flatten().tolist()
+    masked = (ids == objective.mask_id).nonzero().flatten().tolist()
     if masked:
         return masked[0], "Likeliest tokens at the first masked token"
     special_ids = subject.tokenizer.all_special_ids
@@ -183,29 +166,13 @@ def _position_to_mask(subject: Subject, inputs: dict[str, Tensor], mask: int) ->
             f"all {len(ids)} tokens of the text are special, so there is no word to mask: write a "
             "few words"
         )
-    hidden = token_name(subject, int(ids[words[-1]]))
+    last_word = token_name(subject, int(ids[words[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
-    inputs["input_ids"][0, words[-1]] = mask
-    return words[-1], f"Likeliest tokens at the last word, {hidden!r}, masked"
-
-
-def _log_probabilities(subject: Subject, inputs: dict[str, Tensor], position: int) -> Tensor:
-    """Log-probability of every token, or class, at a position."""
-    logits = subject.objective.output(subject.model, inputs)
-    return (logits[0, position] if logits.dim() == 3 else logits[0]).float().log_softmax(-1)
-
-
-def _top(values: Tensor) -> list[int]:
-    indices: list[int] = values.topk(min(TOP, len(values))).indices.tolist()
-    return indices
+    inputs["input_ids"][0, words[-1]] = objective.mask_id
+    return words[-1], f"Likeliest tokens at the last word, {last_word!r}, masked"
 
 
 def token_name(subject: Subject, number: int) -> str:
     """A token's label; its number if the model has more tokens than the tokenizer."""
     piece = subject.tokenizer.convert_ids_to_tokens(number)
     return str(number) if piece is None else token_text(piece, subject.tokenizer.decode([number]))
-
-
-def _class_name(subject: Subject, number: int) -> str:
-    names = getattr(subject.model.config, "id2label", None) or {}
-    return str(names.get(number, number))

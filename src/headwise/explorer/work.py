@@ -153,8 +153,6 @@ class Job:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def answer(self, found: HeadGrid | None = None) -> JobAnswer:
-        """State and progress, with the columns that the last finished run found."""
-        return JobAnswer(
-            self.name, self.state, self.stage, self.done, self.total, self.error, found
-        )
+    def answer(self, grid: HeadGrid | None = None) -> JobAnswer:
+        """State and progress, with the columns that the last finished run adds."""
+        return JobAnswer(self.name, self.state, self.stage, self.done, self.total, self.error, grid)

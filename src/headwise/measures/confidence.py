@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.measures.measure import Measure, PairsOf, RowValues, Sums
-from headwise.measures.offsets import OFFSETS, offset_pairs, rows_with_key
+from headwise.measures.offsets import OFFSETS, Offsets
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, TileWeights
 from headwise.watching.sequence_weights import Tile
@@ -32,7 +32,7 @@ class Confidence(Measure):
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """The offsets that the largest weight is compared with."""
-        return offset_pairs(layout)
+        return Offsets().pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Update each row's largest weight, over ordinary tokens and over all.
@@ -59,7 +59,7 @@ class Confidence(Measure):
                 "sees ordinary", lambda: (view.count_seen(~is_special[None])[0] > 0).all(0)
             )
         columns = {"confidence": RowValues(sums["confidence"], is_defined)}
-        for name, has_key in rows_with_key(view.layout).items():
+        for name, has_key in Offsets().rows(view.layout).items():
             is_largest = sums[name] >= sums["largest"]
             columns[f"largest_{name}"] = RowValues(is_largest.to(sums["largest"]), has_key)
         return columns

@@ -41,36 +41,26 @@ class Offsets(MassMeasure):
         return not view.layout.is_cross
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """One key for each row and offset."""
-        return offset_pairs(layout)
+        """The key at each offset that queries may see; empty without distances."""
+        if layout.is_cross:
+            return {}
+        return {
+            name: partial(_pairs_at, offset)
+            for name, offset in OFFSETS.items()
+            if offset <= 0 or not layout.is_causal
+        }
 
-    def rows(self, layout: RowLayout) -> dict[str, Tensor]:
+    def rows(self, layout: RowLayout) -> dict[str, Bool[Tensor, " query"]]:
         """The rows that have a key at each offset."""
-        return rows_with_key(layout)
 
+        def has_key(offset: int) -> Bool[Tensor, " query"]:
+            key = layout.places + offset
+            return (key >= 0) & (key < layout.num_keys)
 
-def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
-    """Pairs at each offset where queries may see a key; empty without distances."""
-    if layout.is_cross:
-        return {}
-    return {
-        name: partial(_pairs_at, offset)
-        for name, offset in OFFSETS.items()
-        if offset <= 0 or not layout.is_causal
-    }
+        return layout.once(
+            "rows with key", lambda: {name: has_key(OFFSETS[name]) for name in self.pairs(layout)}
+        )
 
 
 def _pairs_at(offset: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
     return torch.arange(len(places), device=places.device), places + offset
-
-
-def rows_with_key(layout: RowLayout) -> dict[str, Bool[Tensor, " query"]]:
-    """The rows that have a key at each offset."""
-
-    def has_key(offset: int) -> Bool[Tensor, " query"]:
-        key = layout.places + offset
-        return (key >= 0) & (key < layout.num_keys)
-
-    return layout.once(
-        "rows with key", lambda: {name: has_key(OFFSETS[name]) for name in offset_pairs(layout)}
-    )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from headwise.measures.masses import Masses, key_classes
 from headwise.measures.measure import Measure, RowValues, Sums
-from headwise.measures.offsets import OFFSETS, rows_with_key
+from headwise.measures.offsets import OFFSETS, Offsets
 from headwise.measures.repeats import copies_seen
 from headwise.measures.sequence_view import SequenceView, positive
 
@@ -30,7 +30,7 @@ def _uniform_columns(view: SequenceView) -> dict[str, RowValues]:
     layout, seen = view.layout, positive(view.seen)
     masses: dict[str, tuple[Tensor, Tensor | None]] = {
         name: (view.sees(layout.places + OFFSETS[name]), has_key)
-        for name, has_key in rows_with_key(layout).items()
+        for name, has_key in Offsets().rows(layout).items()
     }
     classes = key_classes(layout)
     counts = view.count_seen(torch.stack(list(classes.values())))

@@ -5,7 +5,6 @@ In: a block that loads files. Out: the same block without log messages, and with
 """
 
 import functools
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
@@ -46,14 +45,12 @@ def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
             ) from error
         if not is_local and (reason := why_download_failed(error)):
             raise ModelError(f"{name} cannot be loaded: {reason}; {WHAT_WORKS}") from error
-        needs_network = os.environ.get("HF_HUB_OFFLINE") and not is_local
-        offline = " (offline: HF_HUB_OFFLINE is set)" if needs_network else ""
         reason = one_sentence(error)
         if isinstance(error, SafetensorError):
             reason = f"one of its safetensors files is damaged or incomplete: {reason}"
         elif not isinstance(error, OSError | ValueError | KeyError | ImportError | RuntimeError):
             reason = f"transformers could not build it from its config.json: {reason}"
-        raise ModelError(f"{name} cannot be loaded{offline}: {reason}") from error
+        raise ModelError(f"{name} cannot be loaded: {reason}") from error
 
 
 def one_sentence(error: Exception) -> str:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
-from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Losses, Objective, Sample
+from headwise.objectives.subject import Subject
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.reading.manual import manual_texts, split_sentences
 from headwise.reading.reader import Reader, as_documents

@@ -22,8 +22,8 @@ from headwise.formats import format_count
 from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate, max_batch_tokens
-from headwise.objectives.model_objective import open_subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import open_subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination
 from headwise.pruning.export.export import Export, check_exportable, export, sentence_modules
@@ -37,6 +37,7 @@ from headwise.pruning.export.sizes import (
     sizes_of,
     time_both,
 )
+from headwise.pruning.importance.ablation import Unit
 from headwise.pruning.record import ModelFacts, PruneRecord, Quality, Score
 from headwise.pruning.refit.refit import LayerFit, refit
 from headwise.pruning.selection.curve import (
@@ -52,7 +53,6 @@ from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.setup import PruneSetup, prepare_setup
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts, plan_slices
-from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import token_limit
 from headwise.watching.running import in_evaluation, layer_inputs

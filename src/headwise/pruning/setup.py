@@ -14,16 +14,15 @@ import torch
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
-from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import Subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
 from headwise.pruning.refit.refit import check_variant
-from headwise.pruning.selection.methods import CutSearch
+from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
-from headwise.pruning.units import one_of_each_group, whole_groups
 from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
 from headwise.watching.running import layer_inputs

@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
 from headwise.drawing.html import STYLE, Html, join_html, notebook_html, page, tag
 from headwise.drawing.table import Table, is_small
-from headwise.formats import format_rounded
+from headwise.formats import format_number
 from headwise.tracing.blur import Blur, Row, compare_heads, sharpness, three_targets
 from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
@@ -164,7 +164,7 @@ def matrix(
             f"{title}: {values.shape[0]} x {values.shape[1]}, from {float(finite.min()):.3g} to "
             f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
         )
-    cells = [[format_rounded(value, 2) for value in row] for row in values.tolist()]
+    cells = [[format_number(value, 2) for value in row] for row in values.tolist()]
     return _Matrix(title, rows, columns, cells)
 
 
@@ -261,7 +261,7 @@ def _step_html(trace: Trace, step: TraceStep) -> Html:
         if not is_small(*values.shape):
             parts.append(tag("p", f"{values.shape[0]} x {values.shape[1]} numbers"))
             continue
-        cells = ([format_rounded(value, 3) for value in row] for row in values.tolist())
+        cells = ([format_number(value, 3) for value in row] for row in values.tolist())
         lines = [(label, *row) for label, row in zip(rows, cells, strict=True)]
         parts.append(Table("", ("", *columns), lines, columns).to_html())
     return join_html(parts)

@@ -9,8 +9,7 @@ import torch
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
 from headwise.pruning.importance import ablation
-from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.units import Unit
+from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.watching.gates import mean_outputs
 
 from ...watching.helpers import allow_weights

@@ -20,8 +20,7 @@ from headwise.pruning.selection.curve import (
     mean_over_orders,
     rivals,
 )
-from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
-from headwise.pruning.units import one_of_each_group
+from headwise.pruning.selection.methods import CutOrder, CutSearch, one_of_each_group, order_units
 from headwise.reading.batch import Inputs
 
 from ..subjects import model_of, plain, task_of

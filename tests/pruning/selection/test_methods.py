@@ -19,12 +19,13 @@ from headwise.pruning.selection.methods import (
     METHODS,
     CutOrder,
     CutSearch,
+    one_of_each_group,
     order_units,
     random_cut,
+    whole_groups,
     with_seed,
 )
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.pruning.units import one_of_each_group, whole_groups
 
 from ..subjects import assert_unchanged, counts_of, plain, state_of, task_of
 

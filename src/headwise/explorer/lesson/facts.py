@@ -12,16 +12,16 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import Place
+from headwise.explorer.lesson.figures import NextFigure, Place, SpareHeadFigure
 from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
 from headwise.objectives.evaluation import ROOM
 from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
 from headwise.tracing.blur import ComparedRows, compare_rows
@@ -48,30 +48,15 @@ NUM_NEXT = 5
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """A likely next token, and its probability with each head silenced."""
-
-    token: str
-    probability: float
-    without: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Effects:
     """Change of the output when each head is silenced."""
 
     unit: Literal["cosine", "nats", "loss"]
-    values: tuple[float, ...]
-    """Cosine to the unchanged output, divergence from it, or the loss, per head."""
-    sizes: tuple[float, ...]
-    """Distance per head, 0 for no effect: 1 - cosine, divergence, or change of loss."""
-    next: tuple[Continuation, ...] = ()
+    """Unit of values: cosine to the unchanged output, divergence from it, or the loss."""
+    heads: list[SpareHeadFigure]
+    """Largest effect first."""
+    next: list[NextFigure]
     """Next tokens of a causal model, likeliest first."""
-
-    @property
-    def ranked(self) -> list[int]:
-        """Heads by effect, largest first."""
-        return sorted(range(len(self.sizes)), key=lambda head: -self.sizes[head])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +71,9 @@ class Scoring:
     sink: float | None
     """A score that joins the softmax and belongs to no token."""
 
-    def weights(self, scores: Tensor | None = None) -> Float[Tensor, " key"]:
-        """The row of weights, for these scores or for `scores`."""
-        logits = self.bent((self.scores if scores is None else scores).double()) + self.added
+    def weights(self, scores: Tensor) -> Float[Tensor, " key"]:
+        """The row of weights for `scores`."""
+        logits = self.bent(scores.double()) + self.added
         if self.sink is None:
             return logits.softmax(0)
         return torch.cat([logits, logits.new_tensor([self.sink])]).softmax(0)[:-1]
@@ -103,30 +88,26 @@ class Scoring:
 class Facts:
     """One text, one layer, one head and one token of it."""
 
-    subject: Subject
-    batch: Batch
     is_cut: bool
     """Whether the text was longer than MAX_TOKENS."""
     call: AttentionCall
     trace: Trace
+    steps: dict[str, Tensor]
+    """Values of the trace's steps for the one text."""
     head: int
+    kv_head: int
+    """The KV head that serves the chosen head."""
+    name: str
     position: int
-    table: HeadTable | None
-
-    @cached_property
-    def tokens(self) -> tuple[str, ...]:
-        """Every token, as the lesson shows it."""
-        return tuple(map(visible, self.trace.labels.keys))
-
-    @property
-    def name(self) -> str:
-        """The head's name."""
-        return self.trace.name_of(self.head)
-
-    @property
-    def token(self) -> str:
-        """The token, quoted."""
-        return self.quote(self.position)
+    tokens: tuple[str, ...]
+    """Every token, as the lesson shows it."""
+    compared: ComparedRows
+    """The token's rows in all heads, without resting places."""
+    shares: list[float]
+    """Each head's share of the token's output, by the length of what it adds."""
+    effects: Effects
+    roles: list[list[str]] | None
+    """Roles of the layer's heads; None without the table of a scan."""
 
     def quote(self, position: int) -> str:
         """A token inside a sentence, numbered if the text has it several times."""
@@ -134,21 +115,15 @@ class Facts:
         turn = self.tokens[: position + 1].count(token)
         return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
 
-    def step(self, name: str) -> Tensor:
-        """A step's values for the one text."""
-        return self.trace[name].values[0].cpu()
+    @property
+    def token(self) -> str:
+        """The chosen token, quoted."""
+        return self.quote(self.position)
 
     @cached_property
     def row(self) -> Float[Tensor, " key"]:
         """The token's weights in the chosen head."""
-        return self.step("weights")[self.head, self.position].double()
-
-    @cached_property
-    def compared(self) -> ComparedRows:
-        """The token's rows in all heads, without resting places."""
-        return compare_rows(
-            self.step("weights")[:, self.position], _resting_places(self.batch).cpu()
-        )
+        return self.steps["weights"][self.head, self.position].double()
 
     @cached_property
     def by_weight(self) -> list[int]:
@@ -162,72 +137,35 @@ class Facts:
         return len(self.by_weight) == 1
 
     @property
-    def kv_head(self) -> int:
-        """The KV head that serves the chosen head."""
-        return self.trace.kv_head_of[self.head]
-
-    @property
     def num_kv_heads(self) -> int:
         """KV heads of the layer."""
-        return int(self.step("keys").shape[0])
+        return len(self.steps["keys"])
 
     @property
     def d_model(self) -> int:
         """Width of the output."""
-        return int(self.step("output").shape[-1])
+        return self.steps["output"].shape[-1]
 
     @cached_property
     def scoring(self) -> Scoring:
         """The chosen row, before and after the softmax."""
         rules, row = self.call.rules, (self.head, self.position)
-        d_key = self.call.queries.shape[-1]
-        added = (self.step("masked")[row] - self.step("scaled")[row]).double()
-        sink = None if rules.sinks is None else float(rules.sinks[self.head].detach())
+        masked = self.steps["masked"][row]
+        added = (masked - self.steps["scaled"][row]).double()
+        sink = -math.inf if rules.sinks is None else float(rules.sinks[self.head].detach())
+        default_scale = 1 / math.sqrt(self.call.queries.shape[-1])
         return Scoring(
-            scores=self.step("scores")[row].double(),
-            scale=1 / math.sqrt(d_key) if rules.scale is None else rules.scale,
+            scores=self.steps["scores"][row].double(),
+            scale=default_scale if rules.scale is None else rules.scale,
             softcap=rules.softcap,
-            added=added.masked_fill(self.step("masked")[row] <= BLOCKED, -math.inf),
-            sink=sink if sink is not None and math.isfinite(sink) else None,
+            added=added.masked_fill(masked <= BLOCKED, -math.inf),
+            sink=sink if math.isfinite(sink) else None,
         )
-
-    @cached_property
-    def shares(self) -> list[float]:
-        """Each head's share of the token's output, by the length of what it adds."""
-        lengths = self.step("contributions")[:, self.position].double().norm(dim=-1)
-        whole = float(lengths.sum()) or 1.0
-        return [float(length) / whole for length in lengths]
-
-    @cached_property
-    def effects(self) -> Effects:
-        """Change of the model's output when each head of the layer is silenced."""
-        with torch.no_grad(), in_evaluation(self.subject.model):
-            return _silencing_effects(
-                self.subject, self.batch.inputs, self.trace.prefix, self.trace.num_heads
-            )
-
-    @cached_property
-    def roles(self) -> list[list[str]] | None:
-        """Roles of the layer's heads; None without a table."""
-        if self.table is None:
-            return None
-        roles = dict(zip(map(str, self.table.heads), self.table.df["roles"].tolist(), strict=True))
-        return [list(roles.get(self.trace.name_of(h), ())) for h in range(self.trace.num_heads)]
 
     @property
     def place(self) -> Place:
         """The head and the token, as the browser gets them."""
-        return Place(
-            model=self.subject.name,
-            layer=self.call.layer,
-            head=self.head,
-            name=self.name,
-            position=self.position,
-            token=self.tokens[self.position],
-            tokens=list(self.tokens),
-            is_special=list(self.trace.labels.is_special),
-            is_cut=self.is_cut,
-        )
+        return Place(self.call.layer, self.head, self.name, self.position, list(self.tokens))
 
 
 def lesson_facts(
@@ -241,41 +179,65 @@ def lesson_facts(
 ) -> Facts:
     """Read the text, choose a head and a token unless they are given, and trace the layer."""
     _check_model(subject)
+    model = subject.model
     batch, where, is_cut = _read_text(subject, text)
     size = batch.inputs["input_ids"].shape[1]
     if position is not None and not 0 <= position < size:
         raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
-    calls = _attention_calls(subject.model, batch)
-    last = calls[-1].layer
+    with torch.no_grad(), in_evaluation(model), watch(model) as watched:
+        forward_batch(model, batch.inputs)
+    calls = [call for call in watched.calls if isinstance(call, AttentionCall)]
     if layer is not None and layer not in [call.layer for call in calls]:
-        raise OptionError(f"layer is {layer}: the model has layers 0..{last}")
-    position = _last_word(batch, where) if position is None else position
-    call, head = _choose_head(calls, batch, position, layer=layer, head=head)
-    layer_trace = trace(subject.model, batch.inputs, layer=call.layer, tokenizer=subject.tokenizer)
+        raise OptionError(f"layer is {layer}: the model has layers 0..{calls[-1].layer}")
+    token_facts = batch.tokens[""]
+    is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
+    assert is_special is not None and is_mark is not None, "the tokenizer knows"
+    if position is None:  # the last word
+        is_word = ~(is_special | is_mark)[0]
+        position = max((place for place in where if is_word[place]), default=where[-1])
+    is_rest = is_special[0].cpu().clone()
+    is_rest[0] = True
+    call, head = _choose_head(calls, is_rest, position, layer=layer, head=head)
+    traced = trace(model, batch.inputs, layer=call.layer, tokenizer=subject.tokenizer)
+    steps = {
+        name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
+    }
+    lengths = steps["contributions"][:, position].double().norm(dim=-1)
+    roles = None
+    if table is not None:
+        by_name = dict(zip(map(str, table.heads), table.df["roles"].tolist(), strict=True))
+        names = map(traced.name_of, range(traced.num_heads))
+        roles = [list(by_name.get(name, ())) for name in names]
+    with torch.no_grad(), in_evaluation(model):
+        effects = _silencing_effects(subject, batch.inputs, traced, roles)
     return Facts(
-        subject=subject,
-        batch=batch,
         is_cut=is_cut,
         call=call,
-        trace=layer_trace,
+        trace=traced,
+        steps=steps,
         head=head,
+        kv_head=traced.kv_head_of[head],
+        name=traced.name_of(head),
         position=position,
-        table=table,
+        tokens=tuple(map(visible, traced.labels.keys)),
+        compared=compare_rows(steps["weights"][:, position], is_rest),
+        shares=(lengths / (lengths.sum() or 1.0)).tolist(),
+        effects=effects,
+        roles=roles,
     )
 
 
 def _check_model(subject: Subject) -> None:
-    """Raise OptionError if the lesson cannot use the model."""
-    name, places = subject.name, find_sites(subject.model)
+    name, sites = subject.name, find_sites(subject.model)
     if subject.tokenizer is None:
         raise OptionError(f"{name} has no tokenizer: the lesson reads text; pass one")
-    stacks = list(dict.fromkeys(place.stack for place in places))
+    stacks = list(dict.fromkeys(site.stack for site in sites))
     if len(stacks) > 1:
         raise OptionError(
             f"{name} has several stacks of attention ({', '.join(stacks)}): the lesson needs a "
             "model with one"
         )
-    weights_only = [type(place.module).__name__ for place in places if not place.is_routed]
+    weights_only = [type(site.module).__name__ for site in sites if not site.is_routed]
     if weights_only:
         raise OptionError(
             f"{name} returns only its weights ({weights_only[0]} does not use transformers' "
@@ -288,8 +250,8 @@ def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
 
     Halves of characters, which no tokenizer reads, become question marks.
     """
-    whole = text.strip().encode("utf-8", "replace").decode()
-    part = whole[:MAX_CHARACTERS]
+    full_text = text.strip().encode("utf-8", "replace").decode()
+    part = full_text[:MAX_CHARACTERS]
     reader = Reader(subject.tokenizer, subject.model.config)
     before, after = reader.around
     ids = subject.tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
@@ -301,36 +263,11 @@ def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
     read_ids = ids[: min(MAX_TOKENS, reader.length - len(before) - len(after))]
     batch = reader.batch([Window(0, (*before, *read_ids, *after))], subject.device)
     where = range(len(before), len(before) + len(read_ids))
-    return batch, where, len(read_ids) < len(ids) or len(part) < len(whole)
-
-
-def _last_word(batch: Batch, where: range) -> int:
-    """Position of the last word; of the last token, if the text has no words."""
-    facts = batch.tokens[""]
-    assert facts.is_special is not None and facts.is_punctuation is not None, "the tokenizer knows"
-    is_word = ~(facts.is_special | facts.is_punctuation)[0]
-    return max((place for place in where if is_word[place]), default=where[-1])
-
-
-def _resting_places(batch: Batch) -> Bool[Tensor, " key"]:
-    """True for special tokens and the first one, where heads park unused attention."""
-    is_special = batch.tokens[""].is_special
-    assert is_special is not None, "the tokenizer knows"
-    is_rest = is_special[0].clone()
-    is_rest[0] = True
-    return is_rest
-
-
-def _attention_calls(model: nn.Module, batch: Batch) -> list[AttentionCall]:
-    with torch.no_grad(), in_evaluation(model), watch(model) as watched:
-        forward_batch(model, batch.inputs)
-    return [call for call in watched.calls if isinstance(call, AttentionCall)]
+    return batch, where, len(read_ids) < len(ids) or len(part) < len(full_text)
 
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A head that the lesson can show."""
-
     call: AttentionCall
     head: int
     is_odd: bool
@@ -343,7 +280,7 @@ class _Candidate:
 
 def _choose_head(
     calls: Sequence[AttentionCall],
-    batch: Batch,
+    is_rest: Bool[Tensor, " key"],
     position: int,
     *,
     layer: int | None,
@@ -352,17 +289,17 @@ def _choose_head(
     """The given head, or the one whose row for the token is easiest to read.
 
     That is the sharpest head that attends mostly to one other ordinary token, but not to it alone,
-    in a layer whose heads differ; if there is none, the one that puts least on resting places.
+    in a layer whose heads differ; if there is none, the one that puts least on resting places, the
+    keys in `is_rest`: special tokens and the first one, where heads park unused attention.
     """
-    is_rest = _resting_places(batch).cpu()
-    candidates: list[_Candidate] = []
+    candidates = []
     for call in calls:
-        if layer is not None and call.layer != layer:
+        if layer not in (None, call.layer):
             continue
         rows = call.weights()[0, :, position].detach().double().cpu()
         gap = compare_rows(rows, is_rest).gap
         for number, row in enumerate(rows):
-            if head is not None and number != head:
+            if head not in (None, number):
                 continue
             rest, top = float(row[is_rest].sum()), int(row.argmax())
             is_plain = rest <= RESTING and not is_rest[top] and top != position
@@ -379,30 +316,51 @@ def _choose_head(
 
 
 def _silencing_effects(
-    subject: Subject, inputs: Mapping[str, Tensor], layer: str, num_heads: int
+    subject: Subject,
+    inputs: Mapping[str, Tensor],
+    traced: Trace,
+    roles: list[list[str]] | None,
 ) -> Effects:
     """Change of the output when each head of a layer is silenced, in the objective's terms."""
+    num_heads = traced.num_heads
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
-    objective = subject.objective
-    size = _copies_at_once(subject, inputs)
-    outputs = torch.cat(
-        [_outputs_with_gates(subject, inputs, layer, part) for part in gates.split(size)]
-    ).double()
-    unchanged, silent = outputs[0], outputs[1:]
-    if isinstance(objective, Embedding):
-        cosines = (silent * unchanged).sum(-1).clamp(-1, 1).tolist()
-        return Effects("cosine", tuple(cosines), tuple(1 - cosine for cosine in cosines))
-    if isinstance(objective, CustomLoss):
-        changes = (silent - unchanged).abs().tolist()
-        return Effects("loss", tuple(silent.tolist()), tuple(changes))
-    before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
-    divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
-    sizes = tuple(
-        divergence.flatten(1).mean(1).tolist() if divergence.dim() > 1 else divergence.tolist()
-    )
-    is_causal = isinstance(objective, NextToken)
+    config: Any = subject.model.config
+    vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
+    parts = gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size)))
+    outputs = [_outputs_with_gates(subject, inputs, traced.prefix, part) for part in parts]
+    unchanged, silent = torch.cat(outputs).double().tensor_split([1])
+    unit: Literal["cosine", "nats", "loss"] = "nats"
+    likeliest: list[int] = []
+    if isinstance(subject.objective, Embedding):
+        unit, values = "cosine", (silent * unchanged).sum(-1).clamp(-1, 1)
+        sizes = 1 - values
+    elif isinstance(subject.objective, CustomLoss):
+        unit, values, sizes = "loss", silent, (silent - unchanged).abs()
+    else:
+        before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
+        divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
+        values = sizes = divergence.reshape(num_heads, -1).mean(1)
+        if isinstance(subject.objective, NextToken):
+            likeliest = before[0].topk(min(NUM_NEXT, before.shape[-1])).indices.tolist()
+    ranked = sizes.argsort(descending=True, stable=True).tolist()
     return Effects(
-        "nats", sizes, sizes, _continuations(subject, before, after) if is_causal else ()
+        unit=unit,
+        heads=[
+            SpareHeadFigure(
+                name=traced.name_of(head),
+                head=head,
+                rank=rank,
+                value=float(values[head]),
+                effect=float(sizes[head]),
+                roles=None if roles is None else roles[head],
+                next=after[head, likeliest].exp().tolist() if likeliest else [],
+            )
+            for rank, head in enumerate(ranked, start=1)
+        ],
+        next=[
+            NextFigure(visible(token_name(subject, token)), float(before[0, token].exp()))
+            for token in likeliest
+        ],
     )
 
 
@@ -416,20 +374,3 @@ def _outputs_with_gates(
             return subject.objective.output(subject.model, copies)
         logits = read_logits(subject.model, copies)
         return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
-
-
-def _copies_at_once(subject: Subject, inputs: Mapping[str, Tensor]) -> int:
-    config: Any = subject.model.config
-    words = getattr(config.get_text_config(), "vocab_size", 1)
-    return max(1, ROOM // (inputs["input_ids"].numel() * words))
-
-
-def _continuations(
-    subject: Subject, before: Float[Tensor, " word"], after: Float[Tensor, "heads word"]
-) -> tuple[Continuation, ...]:
-    continuations = []
-    for token in before.topk(min(NUM_NEXT, len(before))).indices.tolist():
-        name = visible(token_name(subject, token))
-        without = tuple(after[:, token].exp().tolist())
-        continuations.append(Continuation(name, float(before[token].exp()), without))
-    return tuple(continuations)

@@ -15,17 +15,12 @@ Matrix = list[list[float]]
 class Place:
     """The head and the token that a step follows."""
 
-    model: str
     layer: int
     head: int
     name: str
     position: int
-    token: str
     tokens: list[str]
     """Every token of the text, special ones included."""
-    is_special: list[bool]
-    is_cut: bool
-    """Whether the text was longer than the lesson follows."""
 
 
 @dataclass(frozen=True)
@@ -113,24 +108,13 @@ class HeadsFigure:
 
     place: Place
     d_model: int
-    d_key: int
     num_heads: int
-    num_kv_heads: int
     num_tokens: int
     columns: list[int]
     """First column of the head, and one past its last."""
     groups: list[list[int]]
     """Heads that each KV head serves."""
     table: list[HeadCountFigure]
-
-
-@dataclass(frozen=True)
-class DragFigure:
-    """The score to drag, before any drag."""
-
-    key: int
-    score: float
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -147,9 +131,9 @@ class ScoresFigure:
     added: list[float | None]
     """None for a token that cannot be seen."""
     sink: float | None
-    scaled: list[float]
     weights: list[float]
-    drag: DragFigure
+    dragged: int
+    """Position of the token whose score is dragged first."""
     step: float
     """Change of a score that is 1 after scaling."""
 
@@ -221,7 +205,6 @@ class SpareHeadFigure:
     value: float
     effect: float
     """0 if the output stays the same."""
-    share: float
     roles: list[str] | None
     next: list[float]
     """Probabilities of the likeliest tokens without the head."""
@@ -240,16 +223,8 @@ class SpareFigure:
     heads: list[SpareHeadFigure]
 
 
-Figure = (
-    WarmUpFigure
-    | WhyManyFigure
-    | ProjectionsFigure
-    | HeadsFigure
-    | ScoresFigure
-    | MixingFigure
-    | OutputFigure
-    | SpareFigure
-)
+FirstFigure = WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure
+Figure = FirstFigure | ScoresFigure | MixingFigure | OutputFigure | SpareFigure
 
 
 @dataclass(frozen=True)
@@ -259,7 +234,7 @@ class QuestionAnswer:
     text: str
     kind: Literal["choice", "number"]
     options: list[str]
-    tolerance: float
+    """Empty for a number."""
 
 
 @dataclass(frozen=True)

@@ -4,36 +4,22 @@ In: Facts. Out: LessonSteps. last_steps.py has the other four.
 """
 
 import math
-from collections.abc import Sequence
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.worked_example import cat_sleeps
+from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import MAX_TOKENS, Facts
-from headwise.explorer.lesson.figures import (
-    HeadCountFigure,
-    HeadsFigure,
-    ProjectionsFigure,
-    RowFigure,
-    ShapeFigure,
-    WarmUpFigure,
-    WhyManyFigure,
-)
-from headwise.explorer.lesson.quiz import (
-    MINUTES,
-    LessonStep,
-    QuizQuestion,
-    choice_question,
-    number_question,
-)
+from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, quote_token, share
 from headwise.formats import format_count, join_words
 from headwise.planning.plans import head_choices
-from headwise.tracing.blur import Blur, Row
+from headwise.planning.shapes import divisors
+from headwise.tracing.blur import ComparedRows
 from headwise.tracing.layer_trace import trace_layer
-from headwise.tracing.record import nested_lists
 
-ITSELF = "the token itself"
 TIE = 1e-3
 """Candidates of a question must differ by more than this."""
 WARM_UP_STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
@@ -46,18 +32,19 @@ def warm_up() -> LessonStep:
     steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
     score, scaled = float(steps["scores"][0, 0, 0]), float(steps["scaled"][0, 0, 0])
     cat, sleeps = (row.tolist() for row in steps["weights"][0])
+    products = " + ".join(f"{number(value)} x {number(value)}" for value in x[0, :2].tolist())
     mirror = float(steps["weights"][1, 1, 1])
     before, after = (steps[name][0].tolist() for name in ("concat", "output"))
     return LessonStep(
         name="warm-up",
         title="Two words, two heads, by hand",
-        minutes=MINUTES["warm-up"],
-        paragraphs=(
+        minutes=1.0,
+        paragraphs=[
             f'Take the sentence "Cat sleeps". Each word is {len(x[0])} numbers: Cat '
             f"{_vector(x[0].tolist())}, sleeps {_vector(x[1].tolist())}. Head 0 reads the first "
             "two columns, head 1 the last two.",
             "A score says how well two words match: multiply their numbers in pairs and add up "
-            f"the products. In head 0, Cat with itself scores {_products(x[0, :2].tolist())} = "
+            f"the products. In head 0, Cat with itself scores {products} = "
             f"{number(score)}, with sleeps {number(float(steps['scores'][0, 0, 1]))}. Divided "
             f"by the square root of {steps['queries'].shape[-1]}, {number(score)} becomes "
             f"{scaled:.2f}. Softmax turns scores into shares that add up to one: Cat gives itself "
@@ -65,7 +52,7 @@ def warm_up() -> LessonStep:
             f"shares evenly: {share(sleeps[0])} and {share(sleeps[1])}.",
             "Head 1 is the mirror image. Side by side, the heads' results for Cat are "
             f"{_vector(before)}; the matrix Wo mixes them into {_vector(after)}.",
-        ),
+        ],
         exercise="Switch between head 0 and head 1 and watch which word stays sharp.",
         question=number_question(
             "In head 1, how much of its attention does sleeps give itself?",
@@ -76,16 +63,12 @@ def warm_up() -> LessonStep:
             f"head 0, hence the same share, {mirror:.4f}.",
             0.015,
         ),
-        figures=WarmUpFigure(
+        figures=figures.WarmUpFigure(
             tokens=list(tokens),
-            Wo=nested_lists(trace["Wo"].values),
-            **{name: nested_lists(steps[name]) for name in WARM_UP_STEPS},
+            Wo=trace["Wo"].values.tolist(),
+            **{name: steps[name].tolist() for name in WARM_UP_STEPS},
         ),
     )
-
-
-def _products(numbers: list[float]) -> str:
-    return " + ".join(f"{number(value)} x {number(value)}" for value in numbers)
 
 
 def _vector(numbers: list[float]) -> str:
@@ -95,66 +78,71 @@ def _vector(numbers: list[float]) -> str:
 def why_many(facts: Facts) -> LessonStep:
     """One row of weights cannot be sharp on several tokens."""
     rows = facts.compared
-    named = (Row(facts.trace.name_of(head), row) for head, row in enumerate(rows.weights))
-    blur = Blur(facts.token, tuple(facts.quote(key) for key in rows.keys), tuple(named))
-    heads, single = blur.heads, blur.single
+    heads = [
+        _row_figure(facts.trace.name_of(head), weights, rows, resting)
+        for head, (weights, resting) in enumerate(zip(rows.weights, rows.resting, strict=True))
+    ]
+    single = _row_figure("one row", rows.weights.mean(0), rows, 0.0)
     entropy = math.fsum(row.entropy for row in heads) / len(heads)
     largest = math.fsum(row.largest for row in heads) / len(heads)
-    cut = f" Only your first {MAX_TOKENS} tokens are followed."
+    cut = f" Only your first {MAX_TOKENS} tokens are followed." if facts.is_cut else ""
     return LessonStep(
         name="why-many",
         title="Why one head is not enough",
-        minutes=MINUTES["why-many"],
-        paragraphs=(
+        minutes=1.5,
+        paragraphs=[
             "A head gives every token (a word or a piece of one) a row of weights: shares, adding "
             f"up to {'one' if facts.scoring.sink is None else 'less than one'}, of what it takes "
             f"from each. In layer {facts.call.layer}, {facts.token} has "
-            f"{format_count(len(heads), 'row')}: {_rows_sentence(facts, heads)}."
-            + (cut if facts.is_cut else ""),
+            f"{format_count(len(heads), 'row')}: {_rows_sentence(facts, heads)}.{cut}",
             *_left_out_paragraph(facts),
-            *(
-                _one_token_paragraphs()
-                if facts.sees_one
-                else _blur_paragraphs(heads, single, entropy, largest)
-            ),
-        ),
+            *_blur_paragraphs(facts, single, entropy, largest),
+        ],
         exercise="Step through the heads and compare each row with the average row below them.",
         question=_blur_question(facts, heads[facts.head], len(heads)),
-        figures=WhyManyFigure(
+        figures=figures.WhyManyFigure(
             place=facts.place,
             keys=list(rows.keys),
-            heads=[
-                _row_figure(row, rows.keys, resting)
-                for row, resting in zip(heads, rows.resting, strict=True)
-            ],
-            single=_row_figure(single, rows.keys, 0.0),
+            heads=heads,
+            single=single,
             mean_entropy=entropy,
             mean_largest=largest,
         ),
     )
 
 
-def _rows_sentence(facts: Facts, heads: tuple[Row, ...]) -> str:
-    top = _largest_key(heads[facts.head], facts.compared.keys)
-    where = ITSELF if top == facts.position else facts.quote(top)
-    own = f"{facts.name} puts {share(float(facts.row[top]))} on {where}"
-    weights = facts.step("weights")[:, facts.position]
-    others = {
-        head: key
-        for head, row in enumerate(heads)
-        if (key := _largest_key(row, facts.compared.keys)) != top
-    }
-    if not others:
-        return own
-    head = max(others, key=lambda other: float(weights[other, others[other]]))
-    where = ITSELF if others[head] == facts.position else facts.quote(others[head])
-    return (
-        f"{own}, {facts.trace.name_of(head)} {share(float(weights[head, others[head]]))} on {where}"
+def _row_figure(
+    name: str, weights: Float[Tensor, " key"], rows: ComparedRows, resting: float
+) -> figures.RowFigure:
+    return figures.RowFigure(
+        name=name,
+        weights=weights.tolist(),
+        entropy=float(torch.special.entr(weights).sum()),
+        largest=float(weights.max()),
+        largest_key=rows.keys[int(weights.argmax())],
+        resting=resting,
     )
 
 
+def _rows_sentence(facts: Facts, heads: list[figures.RowFigure]) -> str:
+    weights = facts.steps["weights"][:, facts.position]
+    tops = [row.largest_key for row in heads]
+
+    def look(head: int) -> str:
+        is_self = tops[head] == facts.position
+        where = "the token itself" if is_self else facts.quote(tops[head])
+        return f"{share(float(weights[head, tops[head]]))} on {where}"
+
+    sentence = f"{facts.name} puts {look(facts.head)}"
+    others = [head for head, top in enumerate(tops) if top != tops[facts.head]]
+    if not others:
+        return sentence
+    other = max(others, key=lambda head: float(weights[head, tops[head]]))
+    return f"{sentence}, {heads[other].name} {look(other)}"
+
+
 def _left_out_paragraph(facts: Facts) -> tuple[str, ...]:
-    is_special = facts.place.is_special
+    is_special = facts.trace.labels.is_special
     left_out = [key for key in range(len(facts.tokens)) if key not in facts.compared.keys]
     if not left_out:
         return ()
@@ -169,19 +157,17 @@ def _left_out_paragraph(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _one_token_paragraphs() -> tuple[str, str]:
-    return (
-        "From here only one token can be seen, so every row lies on it alone: the heads cannot "
-        "differ, and their average is as sharp as they are.",
-        "Choose a later token in the next step and come back: then the heads look at different "
-        "tokens, and you see why one row for all of them would be too little.",
-    )
-
-
 def _blur_paragraphs(
-    heads: tuple[Row, ...], single: Row, entropy: float, largest: float
+    facts: Facts, single: figures.RowFigure, entropy: float, largest: float
 ) -> tuple[str, str]:
-    if len(heads) == 1:
+    if facts.sees_one:
+        return (
+            "From here only one token can be seen, so every row lies on it alone: the heads cannot "
+            "differ, and their average is as sharp as they are.",
+            "Choose a later token in the next step and come back: then the heads look at different "
+            "tokens, and you see why one row for all of them would be too little.",
+        )
+    if facts.trace.num_heads == 1:
         return (
             "This layer has only one head, so its single row has to serve every purpose, and what "
             "it gives one token it takes from another. Look at one token sharply, and all others "
@@ -199,8 +185,7 @@ def _blur_paragraphs(
     )
 
 
-def _blur_question(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
-    weight, top = row.largest, _largest_key(row, facts.compared.keys)
+def _blur_question(facts: Facts, row: figures.RowFigure, num_heads: int) -> QuizQuestion:
     if num_heads == 1 or facts.sees_one:
         return number_question(
             f"This layer has {format_count(num_heads, 'head')}. How many rows of weights does each "
@@ -208,64 +193,55 @@ def _blur_question(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
             num_heads,
             f"One row for each head: {num_heads}.",
         )
-    answer = weight / num_heads
-    scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
+    answer = row.largest / num_heads
+    scaled = ", scaled up," if row.resting else ""
     return number_question(
-        f"{facts.name}{scaled} puts {weight:.3f} on {facts.quote(top)}. If the other "
-        f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the "
-        f"average of all {num_heads} rows put on it?",
+        f"{facts.name}{scaled} puts {row.largest:.3f} on {facts.quote(row.largest_key)}. If the "
+        f"other {format_count(num_heads - 1, 'head')} ignored that token, how much weight would "
+        f"the average of all {num_heads} rows put on it?",
         answer,
-        f"The others bring nothing, so the average is {weight:.3f} / {num_heads} = "
+        f"The others bring nothing, so the average is {row.largest:.3f} / {num_heads} = "
         f"{number(answer)}. What one head sees clearly, a single row for all can hardly show.",
         0.05 * answer,
     )
 
 
-def _largest_key(row: Row, keys: Sequence[int]) -> int:
-    return keys[int(row.weights.argmax())]
-
-
-def _row_figure(row: Row, keys: Sequence[int], resting: float) -> RowFigure:
-    weights = row.weights.double().tolist()
-    return RowFigure(row.name, weights, row.entropy, row.largest, _largest_key(row, keys), resting)
-
-
 def projections(facts: Facts) -> LessonStep:
     """Queries, keys and values of one token."""
-    query = facts.step("queries")[facts.head, facts.position]
-    key = facts.step("keys")[facts.kv_head, facts.position]
-    value = facts.step("values")[facts.kv_head, facts.position]
-    inputs = facts.step("input")[facts.position] if "input" in facts.trace.steps else None
+    query = facts.steps["queries"][facts.head, facts.position].tolist()
+    key = facts.steps["keys"][facts.kv_head, facts.position].tolist()
+    value = facts.steps["values"][facts.kv_head, facts.position].tolist()
+    inputs = facts.steps["input"][facts.position].tolist() if "input" in facts.steps else None
     width = facts.d_model if inputs is None else len(inputs)
     many = "as many" if len(value) == len(query) else str(len(value))
     served = f" (its keys and values come from KV head {facts.kv_head})"
     return LessonStep(
         name="projections",
         title="A query, a key and a value",
-        minutes=MINUTES["projections"],
-        paragraphs=(
+        minutes=1.5,
+        paragraphs=[
             f"The layer receives {facts.token} as {width:,} numbers. From them it makes three "
             "vectors for every head: a query, what this token is looking for; a key, "
             "what it can be found by; a value, what it hands over when it is found. Each comes "
             "from a matrix, Wq, Wk or Wv, whose numbers were learned in training.",
             f"In {facts.name}{served if _is_grouped(facts) else ''} the query of {facts.token} is "
-            f"{few(query.tolist())}, its key {few(key.tolist())}, its value {few(value.tolist())}. "
+            f"{few(query)}, its key {few(key)}, its value {few(value)}. "
             f"Query and key both have {len(query)} numbers, since they will be compared; the value "
             f"has {many}. These are the very numbers the model works with, after any bias or "
             "rotation by position.",
-        ),
+        ],
         exercise="Pick another token and watch its query, key and value change.",
         question=_projection_question(facts),
-        figures=ProjectionsFigure(
+        figures=figures.ProjectionsFigure(
             place=facts.place,
-            input=None if inputs is None else nested_lists(inputs),
-            query=nested_lists(query),
-            key=nested_lists(key),
-            value=nested_lists(value),
+            input=inputs,
+            query=query,
+            key=key,
+            value=value,
             kv_head=facts.kv_head,
             is_grouped=_is_grouped(facts),
             shapes=[
-                ShapeFigure(name, facts.trace[name].formula, facts.trace[name].shape)
+                figures.ShapeFigure(name, facts.trace[name].formula, facts.trace[name].shape)
                 for name in ("input", "queries", "keys", "values")
                 if name in facts.trace.steps
             ],
@@ -279,13 +255,14 @@ def _is_grouped(facts: Facts) -> bool:
 
 def _projection_question(facts: Facts) -> QuizQuestion:
     """Which query and key are multiplied: the product that equals the score decides."""
-    queries, keys = facts.step("queries")[facts.head], facts.step("keys")[facts.kv_head]
+    queries = facts.steps["queries"][facts.head].double()
+    keys = facts.steps["keys"][facts.kv_head].double()
     here = facts.position
     for other in facts.by_weight:
         if facts.tokens[other] == facts.tokens[here]:
             continue
         score = float(facts.scoring.scores[other])
-        forward, back = _dot(queries[here], keys[other]), _dot(queries[other], keys[here])
+        forward, back = float(queries[here] @ keys[other]), float(queries[other] @ keys[here])
         if abs(forward - back) <= TIE * max(1.0, abs(score)):
             continue
         assert abs(forward - score) < abs(back - score)
@@ -309,10 +286,6 @@ def _projection_question(facts: Facts) -> QuizQuestion:
     )
 
 
-def _dot(query: Tensor, key: Tensor) -> float:
-    return float(query.double() @ key.double())
-
-
 def heads(facts: Facts) -> LessonStep:
     """How the width is divided among heads."""
     num_heads, d_key = facts.trace.num_heads, facts.call.queries.shape[-1]
@@ -334,8 +307,8 @@ def heads(facts: Facts) -> LessonStep:
     return LessonStep(
         name="heads",
         title="One wide vector, many heads",
-        minutes=MINUTES["heads"],
-        paragraphs=(
+        minutes=1.5,
+        paragraphs=[
             f"One large matrix makes the queries of all heads at once: {width:,} numbers for each "
             f"token, cut into {format_count(num_heads, 'piece')} of {d_key}. {facts.name} works on "
             f"numbers {first:,} to {last:,}, counted from 0, and never sees the others.",
@@ -345,15 +318,13 @@ def heads(facts: Facts) -> LessonStep:
             "differs is what can be seen: one head has one pattern, and a head of very few numbers "
             "can tell little apart.",
             last_words,
-        ),
+        ],
         exercise="Pick another row of the table and watch the pieces get longer or shorter.",
         question=_heads_question(facts),
-        figures=HeadsFigure(
+        figures=figures.HeadsFigure(
             place=facts.place,
             d_model=d_model,
-            d_key=d_key,
             num_heads=num_heads,
-            num_kv_heads=facts.num_kv_heads,
             num_tokens=len(facts.tokens),
             columns=[first, last + 1],
             groups=groups,
@@ -364,7 +335,7 @@ def heads(facts: Facts) -> LessonStep:
 
 def _head_count_table(
     d_model: int, num_heads: int, d_key: int, num_tokens: int
-) -> list[HeadCountFigure]:
+) -> list[figures.HeadCountFigure]:
     """A row for every head count that divides the width, and one for the model's own."""
     choices = {
         (choice.num_heads, choice.d_key): list(choice.remarks)
@@ -372,7 +343,7 @@ def _head_count_table(
     }
     choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
     return [
-        HeadCountFigure(
+        figures.HeadCountFigure(
             num_heads=count,
             d_key=size,
             numbers=count * size,
@@ -398,11 +369,8 @@ def _heads_question(facts: Facts) -> QuizQuestion:
             f"Every KV head serves {group} heads that follow one another: {head} / {group}, "
             f"rounded down, is {kv_head_of[head]}.",
         )
-    sizes = [count for count in range(1, facts.d_model + 1) if facts.d_model % count == 0]
-    count = min(
-        (size for size in sizes if size != num_heads),
-        key=lambda size: abs(math.log(size / (2 * num_heads))),
-    )
+    counts = set(divisors(facts.d_model)) - {num_heads}
+    count = min(sorted(counts), key=lambda count: abs(math.log(count / (2 * num_heads))))
     answer = facts.d_model // count
     return number_question(
         f"If {format_count(count, 'head')} shared out the width of {facts.d_model:,}, how many "

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 LONGEST_TOKEN = 24
 """Characters of a token that a sentence shows."""
 HIDDEN = "\N{MIDDLE DOT}"
+MOST_PLACES = 10
+"""Largest number of digits after the point."""
 
 
 def visible(token: str) -> str:
     """A token with a dot for each character that cannot be printed."""
-    text = "".join(mark if mark.isprintable() else HIDDEN for mark in token)
-    return text or HIDDEN
+    return "".join(mark if mark.isprintable() else HIDDEN for mark in token) or HIDDEN
 
 
 def quote_token(token: str) -> str:
@@ -46,11 +47,8 @@ def number(value: int | float) -> str:
     digits = f"{value:#.3g}".removesuffix(".")
     if "e" not in digits:
         return digits
-    return f"{value:.0f}" if abs(value) >= 1 else _tiny(value)
-
-
-def _tiny(value: float) -> str:
-    """Three significant digits, in full if at most MOST_PLACES follow the point."""
+    if abs(value) >= 1:
+        return f"{value:.0f}"
     places = 2 - math.floor(math.log10(abs(value)))
     return f"{value:.{places}f}" if places <= MOST_PLACES else f"{value:.1e}"
 
@@ -63,10 +61,6 @@ def power(value: float) -> str:
     """
     digits, _, ten = f"{value:.1e}".partition("e")
     return f"{digits}e{int(ten)}".replace("-", "\N{MINUS SIGN}")
-
-
-MOST_PLACES = 10
-"""Largest number of digits after the point."""
 
 
 def share(value: int | float) -> str:
@@ -101,8 +95,5 @@ def ordinal(count: int) -> str:
     ('1st', '2nd', '11th', '23rd')
     """
     is_teen = count % 100 in (11, 12, 13)
-    return f"{count}{'th' if is_teen else ENDINGS.get(count % 10, 'th')}"
-
-
-ENDINGS = {1: "st", 2: "nd", 3: "rd"}
-"""Endings of ordinal numbers by last digit; th for all others."""
+    endings = {} if is_teen else {1: "st", 2: "nd", 3: "rd"}
+    return f"{count}{endings.get(count % 10, 'th')}"

@@ -31,8 +31,8 @@ async function ask(path, options = {}) {
     throw new Refused(0, "headwise does not answer: is it still running?");
   }
   if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, said.error ?? `the server answered ${answer.status}`);
+  const body = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, body.error ?? `the server answered ${answer.status}`);
 }
 
 /** @param {Record<string, unknown>} values @returns {string} */
@@ -41,13 +41,16 @@ export const query = (values) =>
     Object.entries(values).map(([name, value]) => [name, String(value)]),
   ).toString();
 
-/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<unknown>} */
 export const get = async (path, signal) => (await ask(path, { signal })).json();
 
 /** @param {string} path @returns {Promise<Blob>} */
 export const file = async (path) => (await ask(path)).blob();
 
-/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
+/**
+ * @param {string} path @param {unknown} body @param {AbortSignal} [signal]
+ * @returns {Promise<unknown>}
+ */
 export const post = async (path, body, signal) => (await posted(path, body, signal)).json();
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */

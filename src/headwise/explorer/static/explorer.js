@@ -1,35 +1,46 @@
 // @ts-check
 /** The page: reads a text, shows the panel that is chosen, keeps the address in step. */
 
-/** @import {TextAnswer} from "./types.js" */
+/** @import {ModelAnswer, ProgressAnswer, TextAnswer} from "./types.js" */
+/** @import {Page} from "./page.js" */
 
 import * as api from "./api.js";
 import { HeadsPanel } from "./heads.js";
 import { LessonPanel } from "./lesson.js";
+import { byId } from "./page.js";
 import { PlanPanel } from "./plan.js";
 import * as state from "./state.js";
 import { WhatIfPanel } from "./whatif.js";
 
-const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
-const PANELS = ["heads", "whatif", "lesson", "plan"];
+/**
+ * @typedef {object} Panel
+ * @property {(changed: Set<string>) => void} show
+ * @property {(answer: TextAnswer, text: string) => void} [read] a new text was read
+ * @property {() => void} [light] the theme has changed
+ */
 
+const PANELS = ["heads", "whatif", "lesson", "plan"];
+const panels = /** @type {Record<string, Panel>} */ ({});
+
+/** @type {Page} */
 const page = {
-  /** @param {string} text @param {boolean} [isBad] */
   say(text, isBad = false) {
-    $("status").textContent = text;
-    $("status").className = isBad ? "bad" : "";
+    const status = byId("status", HTMLElement);
+    status.textContent = text;
+    status.className = isBad ? "bad" : "";
   },
-  /** Say what is wrong; a text that is no longer kept is read again, once for whatever users do. @param {any} error */
+  /** A dropped text is read again only once until the user acts. */
   async fail(error) {
-    if (error.status !== 410 || !page.reading || isReadAgain)
-      return page.say(api.sentence(error), true);
+    const isDropped = error instanceof api.Refused && error.status === 410;
+    if (!isDropped || !page.reading || isReadAgain)
+      return page.say(api.sentence(/** @type {Error} */ (error)), true);
     isReadAgain = true;
     await read(page.text, "", "This text is no longer in memory and is being read again.");
   },
-  /** @type {TextAnswer | null} */ reading: null,
+  reading: null,
   text: "",
   sample: "",
-  /** @type {Record<string, any>} */ panels: {},
+  isScanned: false,
 };
 
 let isReadAgain = false;
@@ -42,15 +53,17 @@ for (const name of ["pointerdown", "keydown", "hashchange"])
     true,
   );
 
-/** How far the reading is, while it takes long. An answer that comes after its end is not shown. */
+/** Show the progress of reading, until the function that is returned is called. */
 function watchProgress() {
-  const bar = $("progress");
+  const bar = byId("progress", HTMLProgressElement);
   let isOver = false;
   const timer = setInterval(async () => {
-    const { done, total } = await api.get("/api/progress").catch(() => ({ done: 0, total: 0 }));
+    const answer = /** @type {ProgressAnswer | null} */ (
+      await api.get("/api/progress").catch(() => null)
+    );
     if (isOver) return;
     bar.hidden = false;
-    if (total) bar.value = done / total;
+    if (answer?.total) bar.value = answer.done / answer.total;
   }, 300);
   return () => {
     isOver = true;
@@ -79,22 +92,13 @@ async function read(text, why = "", begun = "Reading \u2026") {
     start = performance.now();
   try {
     if (!text.trim()) throw new Error("The text is empty: write a few words.");
-    const found = (page.reading = await api.post("/api/readings", { text }, mine.signal));
+    const answer = /** @type {TextAnswer} */ (
+      await api.post("/api/readings", { text }, mine.signal)
+    );
+    page.reading = answer;
     page.text = text;
-    const tokens = found.tokens.length.toLocaleString("en");
-    const last =
-      found.left_out === 1 ? "token was" : `${found.left_out.toLocaleString("en")} tokens were`;
-    const left = found.left_out
-      ? ` ${found.is_models_limit ? "The model takes" : "This page reads"} at most ${tokens} tokens: the last ${last} left out.`
-      : "";
-    const some =
-      found.measured < found.tokens.length
-        ? ` Figures of heads are means over ${found.measured} of them, drawn at random; maps are exact.`
-        : "";
-    const took = ((performance.now() - start) / 1000).toFixed(1),
-      long = took === "0.0" ? "" : ` in ${took} s`;
-    page.say(`${why}${tokens} tokens read${long}.${some}${left}`, Boolean(why));
-    for (const panel of Object.values(page.panels)) panel.read?.(found, text);
+    page.say(why + summary(answer, performance.now() - start), Boolean(why));
+    for (const panel of Object.values(panels)) panel.read?.(answer, text);
     address();
     show(new Set(["panel"]));
   } catch (error) {
@@ -102,6 +106,28 @@ async function read(text, why = "", begun = "Reading \u2026") {
   } finally {
     done();
   }
+}
+
+/**
+ * How many tokens were read, and what was left out.
+ * @param {TextAnswer} answer @param {number} milliseconds
+ */
+function summary(answer, milliseconds) {
+  const count = answer.tokens.length,
+    tokens = count.toLocaleString("en"),
+    seconds = (milliseconds / 1000).toFixed(1);
+  let text = `${tokens} tokens read${seconds === "0.0" ? "" : ` in ${seconds} s`}.`;
+  if (answer.measured < count)
+    text +=
+      ` Figures of heads are means over ${answer.measured} of them, drawn at random; ` +
+      "maps are exact.";
+  if (answer.left_out) {
+    const who = answer.is_models_limit ? "The model takes" : "This page reads";
+    const last =
+      answer.left_out === 1 ? "token was" : `${answer.left_out.toLocaleString("en")} tokens were`;
+    text += ` ${who} at most ${tokens} tokens: the last ${last} left out.`;
+  }
+  return text;
 }
 
 /** Why a text was not read, in words of this page. @param {string} text @param {Error} error */
@@ -112,7 +138,10 @@ function refusal(text, error) {
     : "One word is too little: write at least two.";
 }
 
-/** A text could not be read: what was read before stays, or the sample is shown. @param {string} text @param {string} why */
+/**
+ * A text could not be read: what was read before stays, or the sample is shown.
+ * @param {string} text @param {string} why
+ */
 async function unread(text, why) {
   if (!page.reading && text !== page.sample) return read(page.sample, `${why} Below is a sample: `);
   page.say(page.reading ? `${why} Below is still the text read before.` : why, true);
@@ -121,26 +150,26 @@ async function unread(text, why) {
 
 /** @param {Set<string>} changed */
 function show(changed) {
-  const asked = state.get("panel").replace("-", ""),
-    chosen = PANELS.includes(asked) ? asked : "heads"; // what-if, too
-  for (const name of PANELS) $(name).hidden = name !== chosen;
+  const name = state.get("panel").replace("-", ""), // what-if, too
+    chosen = PANELS.includes(name) ? name : "heads";
+  for (const name of PANELS) byId(name, HTMLElement).hidden = name !== chosen;
   for (const link of document.querySelectorAll("nav a")) {
     if (/** @type {HTMLElement} */ (link).dataset.panel === chosen)
       link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  page.panels[chosen]?.show(changed);
+  panels[chosen]?.show(changed);
 }
 
 /** @param {string} theme */
 function light(theme) {
   document.documentElement.dataset.theme = theme;
-  $("theme").textContent = theme === "dark" ? "Light" : "Dark";
-  for (const panel of Object.values(page.panels)) panel.light?.();
+  byId("theme", HTMLElement).textContent = theme === "dark" ? "Light" : "Dark";
+  for (const panel of Object.values(panels)) panel.light?.();
 }
 
-/** What the browser keeps for this page, or null where it is told to keep nothing. */
-function kept() {
+/** What the browser keeps for this page, or null if it may keep nothing. */
+function storage() {
   try {
     return localStorage;
   } catch {
@@ -150,32 +179,32 @@ function kept() {
 
 async function start() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  light(kept()?.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
-  $("theme").addEventListener("click", () => {
+  light(storage()?.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
+  byId("theme", HTMLElement).addEventListener("click", () => {
     const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    kept()?.setItem("headwise-theme", theme);
+    storage()?.setItem("headwise-theme", theme);
     light(theme);
   });
   try {
-    const about = await api.get("/api/model");
-    $("model").textContent = about.name;
+    const about = /** @type {ModelAnswer} */ (await api.get("/api/model"));
+    byId("model", HTMLElement).textContent = about.name;
     document.title = `${about.name} \u2013 headwise explorer`;
-    page.panels = {
-      heads: new HeadsPanel(about, page),
-      whatif: new WhatIfPanel(about, page),
-      lesson: new LessonPanel(about, page),
-      plan: new PlanPanel(about, page),
-    };
+    panels.heads = new HeadsPanel(about, page);
+    panels.whatif = new WhatIfPanel(about, page);
+    panels.lesson = new LessonPanel(page);
+    panels.plan = new PlanPanel(about);
     page.sample = about.text;
-    $("text").value = state.get("text") || about.text;
-    $("reader").addEventListener("submit", (/** @type {Event} */ event) => {
+    const field = byId("text", HTMLTextAreaElement),
+      form = byId("reader", HTMLFormElement);
+    field.value = state.get("text") || about.text;
+    form.addEventListener("submit", (event) => {
       event.preventDefault();
-      read($("text").value);
+      read(field.value);
     });
-    $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
-        $("reader").requestSubmit();
+        form.requestSubmit();
       }
     });
     for (const link of /** @type {NodeListOf<HTMLElement>} */ (
@@ -186,13 +215,13 @@ async function start() {
     state.listen((changed) => {
       const text = state.get("text") || about.text;
       if (changed.has("text") && text !== page.text) {
-        $("text").value = text;
+        field.value = text;
         read(text);
       }
       show(changed);
     });
     show(new Set(["panel"]));
-    await read($("text").value);
+    await read(field.value);
   } catch (error) {
     await page.fail(error);
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The grid of heads: a row a layer, a square a head; coloured, sorted, filtered, walked by keys. */
+/** The grid of heads, one row per layer: coloured, sorted, filtered, walked by keys. */
 
 /** @import {RoleFacts} from "./types.js" */
 
@@ -9,12 +9,15 @@ export class Grid {
   /**
    * @param {HTMLElement} el
    * @param {{name: string, heads: number}[]} layers
-   * @param {{press: (name: string) => void, point?: (name: string) => void, isNumbered?: boolean}} told
+   * @param {object} options
+   * @param {(name: string) => void} options.press
+   * @param {(name: string) => void} [options.point]
+   * @param {boolean} [options.isNumbered]
    */
-  constructor(el, layers, told) {
+  constructor(el, layers, { press, point, isNumbered = false }) {
     this.el = el;
-    this.told = told;
-    /** @type {Map<string, any>} */
+    this.isNumbered = isNumbered;
+    /** @type {Map<string, HTMLButtonElement>} */
     this.squares = new Map();
     for (const layer of layers) {
       for (let head = 0; head < layer.heads; head++) {
@@ -30,9 +33,9 @@ export class Grid {
             "data-short": name.replace(".", "\n"),
             "aria-label": name,
             "aria-selected": "false",
-            onclick: () => told.press(name),
-            onpointerenter: () => told.point?.(name),
-            onfocus: () => told.point?.(name),
+            onclick: () => press(name),
+            onpointerenter: () => point?.(name),
+            onfocus: () => point?.(name),
           }),
         );
       }
@@ -47,13 +50,13 @@ export class Grid {
     this.arrange(null);
   }
 
-  /** By layer, or by numbers, largest first. @param {Record<string, number | null> | null} values */
+  /** By layer, or by value, largest first. @param {Record<string, number | null> | null} values */
   arrange(values) {
     const names = [...this.squares.keys()];
     this.el.classList.toggle("sorted", Boolean(values)); // each square then says its name
     if (values) {
       const sorted = names.sort(
-        (one, other) => (values[other] ?? -Infinity) - (values[one] ?? -Infinity),
+        (left, right) => (values[right] ?? -Infinity) - (values[left] ?? -Infinity),
       );
       const wide = innerWidth < 600 ? 8 : 12; // room for names
       this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) =>
@@ -67,7 +70,7 @@ export class Grid {
     if (laid === this.laid) return; // squares that are laid anew lose the focus
     this.laid = laid;
     const columns =
-      this.told.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
+      this.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
     const numbers = make(
       "div",
       { role: "row" },
@@ -87,7 +90,7 @@ export class Grid {
             { class: "layer", role: "rowheader" },
             values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name,
           ),
-          ...row.map((name) => this.squares.get(name)),
+          ...row.map((name) => this.square(name)),
         ),
       ),
     );
@@ -101,12 +104,17 @@ export class Grid {
     this.el.closest(".columns")?.classList.toggle("stacked", widest > 20);
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16,
       room = this.el.clientWidth - 60 * unit;
-    if (room > 0)
-      this.el.style.setProperty(
-        "--cell",
-        `${Math.max(20, Math.min((widest > 20 ? 30 : 52) * unit, Math.floor(room / widest) - 3))}px`,
-      );
+    if (room > 0) {
+      const largest = (widest > 20 ? 30 : 52) * unit;
+      const size = Math.max(20, Math.min(largest, Math.floor(room / widest) - 3));
+      this.el.style.setProperty("--cell", `${size}px`);
+    }
     this.el.closest(".columns")?.classList.toggle("tall", this.el.offsetHeight > 0.8 * innerHeight);
+  }
+
+  /** @param {string} name */
+  square(name) {
+    return /** @type {HTMLButtonElement} */ (this.squares.get(name));
   }
 
   /** @param {number} at */
@@ -116,14 +124,14 @@ export class Grid {
 
   /** @param {string | undefined} name */
   focusable(name) {
-    for (const [one, square] of this.squares) square.tabIndex = one === name ? 0 : -1;
+    for (const [each, square] of this.squares) square.tabIndex = each === name ? 0 : -1;
   }
 
   /** @param {string} name */
   choose(name) {
     this.chosen = name;
-    for (const [one, square] of this.squares)
-      square.setAttribute("aria-selected", String(one === name));
+    for (const [each, square] of this.squares)
+      square.setAttribute("aria-selected", String(each === name));
     if (this.squares.has(name)) this.focusable(name);
   }
 
@@ -135,19 +143,22 @@ export class Grid {
     const name = /** @type {HTMLElement} */ (event.target).dataset?.head;
     if (!move || !name) return;
     event.preventDefault();
-    const row = this.rows.findIndex((one) => one.includes(name)),
+    const row = this.rows.findIndex((names) => names.includes(name)),
       column = this.rows[row].indexOf(name);
-    const next = this.rows[Math.max(0, Math.min(this.rows.length - 1, row + move[0]))];
-    const found = next[Math.max(0, Math.min(next.length - 1, column + move[1]))];
-    this.focusable(found);
-    this.squares.get(found).focus();
+    const nextRow = this.rows[Math.max(0, Math.min(this.rows.length - 1, row + move[0]))];
+    const next = nextRow[Math.max(0, Math.min(nextRow.length - 1, column + move[1]))];
+    this.focusable(next);
+    this.square(next).focus();
   }
 
-  /** Squares in the colours of a measure, faint to strong. @param {Record<string, number | null>} values @param {string} words */
+  /**
+   * Squares in the colours of a measure, faint to strong.
+   * @param {Record<string, number | null>} values @param {string} words
+   */
   colour(values, words) {
-    const known = Object.values(values).filter((one) => one != null);
-    const low = Math.min(...known.map(Number)),
-      high = Math.max(...known.map(Number));
+    const known = Object.values(values).filter((value) => value != null);
+    const low = Math.min(...known),
+      high = Math.max(...known);
     for (const [name, square] of this.squares) {
       const value = values[name];
       square.replaceChildren();
@@ -164,51 +175,49 @@ export class Grid {
   }
 
   /**
-   * Squares in the colours of their roles, with the letter of the first, and a plus where there are more than two.
+   * Squares in the colours of their roles, with the letter of the first, and a plus if there are
+   * more than two.
    * @param {Record<string, string[]>} roles @param {Record<string, RoleFacts>} facts
    */
   roles(roles, facts) {
     for (const [name, square] of this.squares) {
-      const mine = roles[name] ?? [];
+      const own = roles[name] ?? [];
       square.replaceChildren(
-        ...(mine.length
+        ...(own.length
           ? [
               make(
                 "span",
                 { class: "letter", "aria-hidden": "true" },
-                `${facts[mine[0]]?.letter ?? "?"}${mine.length > 2 ? "+" : ""}`,
+                `${facts[own[0]]?.letter ?? "?"}${own.length > 2 ? "+" : ""}`,
               ),
             ]
           : []),
       );
-      square.style.color = mine.length ? "#fff" : "";
-      const part = 100 / (mine.length || 1);
+      square.style.color = own.length ? "#fff" : "";
+      const part = 100 / (own.length || 1);
       square.style.background =
-        mine.length === 0
+        own.length === 0
           ? ""
-          : `linear-gradient(135deg, ${mine
+          : `linear-gradient(135deg, ${own
               .map((role, at) => `${facts[role]?.colour} ${at * part}% ${(at + 1) * part}%`)
               .join(", ")})`;
-      square.setAttribute("aria-label", `${name}: ${mine.join(", ") || "no role"}`);
-      square.title = `${name}: ${mine.join(", ") || "no role found"}`;
+      square.setAttribute("aria-label", `${name}: ${own.join(", ") || "no role"}`);
+      square.title = `${name}: ${own.join(", ") || "no role found"}`;
     }
   }
 
-  /** Small maps of one layer's heads. @param {string} layer @param {{shape: number[], values: ArrayLike<number>}} found */
-  maps(layer, found) {
-    const [heads, rows, columns] = found.shape,
+  /**
+   * Small maps of one layer's heads.
+   * @param {string} layer @param {{shape: number[], values: Uint8Array}} thumbs
+   */
+  maps(layer, { shape, values }) {
+    const [heads, rows, columns] = shape,
       size = rows * columns;
     for (let head = 0; head < heads; head++) {
-      const square = this.squares.get(`${layer}H${head}`),
+      const square = this.square(`${layer}H${head}`),
         canvas = make("canvas", { "aria-hidden": "true" });
-      paint(
-        canvas,
-        Array.prototype.slice.call(found.values, head * size, (head + 1) * size),
-        [rows, columns],
-        255,
-        1,
-        this.el,
-      );
+      const map = values.subarray(head * size, (head + 1) * size);
+      paint(canvas, map, [rows, columns], 255, 1, this.el);
       square.replaceChildren(canvas);
       square.style.background = square.style.color = "";
       square.title = `${layer}H${head}`;
@@ -235,11 +244,9 @@ export class Grid {
         );
       square.classList.toggle("off", factor === 0);
       square.classList.toggle("part", factor !== 0 && factor !== 1);
-      square.setAttribute(
-        "aria-label",
-        `${name}: ${factor === 0 ? "silenced" : factor === 1 ? "on" : `times ${factor}`}`,
-      );
-      square.title = square.getAttribute("aria-label");
+      const changed = factor === 0 ? "silenced" : `times ${factor}`;
+      square.title = `${name}: ${factor === 1 ? "on" : changed}`;
+      square.setAttribute("aria-label", square.title);
     }
   }
 }

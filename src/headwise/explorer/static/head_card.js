@@ -1,8 +1,8 @@
 // @ts-check
-/** The card of one head: its map and sentence, where it looks by distance, its roles, its output. */
+/** The card of one head: its map and sentence, mean weight by distance, roles, and output. */
 
 /** @import {Contribution, HeadAnswer, MapCells, MeasureValue, Profile} from "./types.js" */
-/** @import {Cells, Link, Part} from "./head_view.js" */
+/** @import {Cells, Link, Values} from "./head_view.js" */
 /** @import {HeadsPanel} from "./heads.js" */
 
 import * as api from "./api.js";
@@ -31,16 +31,16 @@ const LATER = 60;
 
 /** The values that a head view draws, with listeners: the same interface as anywidget's model. */
 class Model {
-  /** @param {Record<string, unknown>} values */
+  /** @param {Values} values */
   constructor(values) {
     this.values = values;
     this.listeners = /** @type {Record<string, Set<() => void>>} */ ({});
   }
-  /** @param {string} name @returns {any} */
+  /** @template {keyof Values} Name @param {Name} name @returns {Values[Name]} */
   get(name) {
     return this.values[name];
   }
-  /** @param {string} name @param {unknown} value */
+  /** @template {keyof Values} Name @param {Name} name @param {Values[Name]} value */
   set(name, value) {
     this.values[name] = value;
     for (const listener of this.listeners[`change:${name}`] ?? []) listener();
@@ -155,10 +155,10 @@ export class HeadCard {
     }
     const isPinned = state.get("beside").split(",").includes(this.name);
     this.el.querySelector("[data-beside]")?.setAttribute("aria-pressed", String(isPinned));
-    const scanned = Boolean(this.panel.found.scan);
-    const wanted = api.query({ text: text.name, scanned, ...this.options() });
-    if (wanted === this.shown) return;
-    this.shown = wanted;
+    const scanned = Boolean(this.panel.jobGrids.scan);
+    const request = api.query({ text: text.name, scanned, ...this.options() });
+    if (request === this.shown) return;
+    this.shown = request;
     this.load();
   }
 
@@ -194,7 +194,7 @@ export class HeadCard {
     } catch (error) {
       if (signal.aborted) return;
       this.shown = "";
-      this.panel.page.fail(/** @type {Error} */ (error));
+      this.panel.page.fail(error);
     }
   }
 
@@ -206,17 +206,18 @@ export class HeadCard {
 
   async move() {
     const { answer, whole } = this;
-    const part = /** @type {Part | null} */ (this.model.get("window"));
+    const part = this.model.get("window");
     if (!answer || !whole || !part) return;
     this.moving.abort();
     const { signal } = (this.moving = new AbortController());
     const isExact = [part.rows, part.keys].every(([start, stop]) => stop - start <= whole.tile);
     if (!isExact) return this.model.set("cells", whole);
-    const ranges = { rows: part.rows.join(":"), keys: part.keys.join(":") };
+    const path = this.path("/map", { rows: part.rows.join(":"), keys: part.keys.join(":") });
     try {
-      this.model.set("cells", decode(await api.get(this.path("/map", ranges), signal)));
+      const cells = /** @type {MapCells} */ (await api.get(path, signal));
+      this.model.set("cells", decode(cells));
     } catch (error) {
-      if (!signal.aborted) this.panel.page.fail(/** @type {Error} */ (error));
+      if (!signal.aborted) this.panel.page.fail(error);
     }
   }
 
@@ -235,7 +236,7 @@ export class HeadCard {
     } catch (error) {
       if (signal.aborted) return;
       this.linked = -1;
-      this.panel.page.fail(/** @type {Error} */ (error));
+      this.panel.page.fail(error);
     }
   }
 
@@ -293,39 +294,39 @@ export class HeadCard {
     );
   }
 
-  /** @param {Contribution | null} given */
-  contribution(given) {
-    if (!given) {
+  /** @param {Contribution | null} contribution */
+  contribution(contribution) {
+    if (!contribution) {
       const unknown = "The output projection of this model is not known.";
       return make("p", { class: "hint" }, unknown);
     }
     const mean = (/** @type {number[]} */ values) =>
       (values.reduce((sum, value) => sum + value, 0) / values.length).toFixed(2);
     const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(1)}%`;
-    const all = given.share.length;
+    const { before, after, share, mean_share, equal_share } = contribution;
+    const all = share.length;
     const count = Math.min(all, this.whole?.tile ?? all);
     const some = count < all ? `, of the first ${count} of ${all.toLocaleString("en")}` : "";
     const words =
-      `Its part of the layer's output has a mean length of ${mean(given.before)} before Wo and ` +
-      `${mean(given.after)} after: ${percent(given.mean_share)} of what all heads give, where an ` +
-      `equal share is ${percent(given.equal_share)}. A bar is a token's share${some}; the line is ` +
-      "an equal one.";
+      `Its part of the layer's output has a mean length of ${mean(before)} before Wo and ` +
+      `${mean(after)} after: ${percent(mean_share)} of what all heads give, where an equal share ` +
+      `is ${percent(equal_share)}. A bar is a token's share${some}; the line is an equal one.`;
     const wide = 600 / count;
-    const top = Math.max(...given.share.slice(0, count), given.equal_share);
-    const bars = given.share.slice(0, count).map((share, at) =>
+    const top = Math.max(...share.slice(0, count), equal_share);
+    const bars = share.slice(0, count).map((value, at) =>
       make(
         "rect",
         {
           class: "bar-rect other",
           x: (at * wide).toFixed(2),
           width: Math.max(0.8, wide - 1).toFixed(2),
-          y: (60 - (56 * share) / top).toFixed(1),
-          height: ((56 * share) / top).toFixed(1),
+          y: (60 - (56 * value) / top).toFixed(1),
+          height: ((56 * value) / top).toFixed(1),
         },
-        make("title", {}, `${this.panel.text?.tokens[at]}: ${percent(share)}`),
+        make("title", {}, `${this.panel.text?.tokens[at]}: ${percent(value)}`),
       ),
     );
-    const level = (60 - (56 * given.equal_share) / top).toFixed(1);
+    const level = (60 - (56 * equal_share) / top).toFixed(1);
     const label = "Share of the output, token by token; the line is an equal share";
     return make(
       "div",
@@ -382,12 +383,15 @@ export class HeadCard {
     return make("div", { class: "scroll" }, table);
   }
 
-  /** Save the map; a text that is no longer in memory is read again first. @param {"svg" | "png"} kind */
+  /**
+   * Save the map; a text that is no longer in memory is read again first.
+   * @param {"svg" | "png"} kind
+   */
   async image(kind) {
     try {
       await this.save(kind);
     } catch (error) {
-      await this.panel.page.fail(/** @type {Error} */ (error));
+      await this.panel.page.fail(error);
       const isGone = error instanceof api.Refused && error.status === 410;
       if (isGone) await this.save(kind).catch(this.panel.page.fail);
     }
@@ -396,7 +400,7 @@ export class HeadCard {
   /** @param {"svg" | "png"} kind */
   async save(kind) {
     const canvas = this.view.querySelector("canvas");
-    const cells = /** @type {Cells | null} */ (this.model.get("cells"));
+    const cells = this.model.get("cells");
     if (!canvas || !cells) return;
     if (kind === "png") {
       const picture = await new Promise((done) => canvas.toBlob(done, "image/png"));

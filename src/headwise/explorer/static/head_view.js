@@ -29,31 +29,60 @@
  * @property {number} tile
  */
 /** Row, key and weight. @typedef {number[]} Link */
+/**
+ * @typedef {object} Values
+ * @property {string} head
+ * @property {string[]} row_labels
+ * @property {string[]} key_labels
+ * @property {Cells | null} cells
+ * @property {Link[]} links
+ * @property {Part | null} window
+ * @property {number} token
+ * @property {string[]} [names]
+ * @property {number[]} [shades]
+ * @property {string[]} [words]
+ * @property {string[]} [facts]
+ */
+/**
+ * @typedef {object} Model
+ * @property {<Name extends keyof Values>(name: Name) => Values[Name]} get
+ * @property {<Name extends keyof Values>(name: Name, value: Values[Name]) => void} set
+ * @property {(event: string, listener: () => void) => void} on
+ * @property {(event: string, listener: () => void) => void} off
+ * @property {() => void} save_changes
+ */
+/** @typedef {keyof HTMLElementTagNameMap | keyof SVGElementTagNameMap} TagName */
+/**
+ * @template {TagName} Name
+ * @typedef {Name extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Name]
+ *   : Name extends keyof SVGElementTagNameMap ? SVGElementTagNameMap[Name] : never} ElementOf
+ */
 
 const STEPS = 65535;
 /** Text of this many pixels needs no larger map. */
 const USUAL = 15;
-const LABELS = { rows: "row_labels", keys: "key_labels" };
+const LABELS = /** @type {const} */ ({ rows: "row_labels", keys: "key_labels" });
+const SVG_TAGS = ["svg", "path", "rect", "text", "line", "circle", "title", "g"];
 
 /**
- * @param {string} name
+ * @template {TagName} Name
+ * @param {Name} name
  * @param {Record<string, unknown>} [attributes]
  * @param {...(Node | string)} children
- * @returns {any}
+ * @returns {ElementOf<Name>}
  */
 export function make(name, attributes = {}, ...children) {
-  const svg = ["svg", "path", "rect", "text", "line", "circle", "title", "g"].includes(name);
-  const made = svg
+  const element = SVG_TAGS.includes(name)
     ? document.createElementNS("http://www.w3.org/2000/svg", name)
     : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on") && typeof value === "function")
-      made.addEventListener(key.slice(2), /** @type {any} */ (value));
+    if (typeof value === "function")
+      element.addEventListener(key.slice(2), /** @type {EventListener} */ (value));
     else if (value !== false && value != null)
-      made.setAttribute(key, value === true ? "" : String(value));
+      element.setAttribute(key, value === true ? "" : String(value));
   }
-  made.append(...children);
-  return made;
+  element.append(...children);
+  return /** @type {ElementOf<Name>} */ (element);
 }
 
 /** @param {string} name @param {Element} [near] @returns {number[]} */
@@ -64,7 +93,11 @@ function rgb(name, near = document.documentElement) {
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 }
 
-/** Black or white, whichever is read better on a colour: both have the same contrast at a luminance of 0.179. @param {number[]} colour */
+/**
+ * Black or white, whichever is read better on a colour: both have the same contrast at a luminance
+ * of 0.179.
+ * @param {number[]} colour
+ */
 export function ink(colour) {
   const [red, green, blue] = colour.map((part) =>
     part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4,
@@ -74,7 +107,8 @@ export function ink(colour) {
 
 /**
  * Numbers from 0 to 1 as colours between cold and hot; small ones are lifted by the power.
- * @param {ArrayLike<number>} values @param {number} top @param {number} power @param {Element} [near]
+ * @param {ArrayLike<number>} values @param {number} top @param {number} power
+ * @param {Element} [near]
  */
 export function coloured(values, top, power, near) {
   const cold = rgb("--cold", near),
@@ -90,7 +124,7 @@ export function coloured(values, top, power, near) {
 }
 
 /**
- * A pixel a number; `near` is where the colours are taken from.
+ * One pixel per number; `near` is where the colours are taken from.
  * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} values @param {number[]} shape
  * @param {number} top @param {number} power @param {Element} [near]
  */
@@ -104,7 +138,8 @@ export function paint(canvas, values, shape, top, power, near) {
 }
 
 /**
- * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a power of ten.
+ * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a
+ * power of ten.
  * @param {number} value
  */
 export function format(value) {
@@ -115,7 +150,7 @@ export function format(value) {
 
 /** One head's map on a canvas: hover, keyboard, zoom and pan. */
 class HeadMap {
-  /** @param {any} model @param {HTMLElement} el */
+  /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
     this.model = model;
     this.canvas = make("canvas", { tabindex: 0, role: "img" });
@@ -134,41 +169,37 @@ class HeadMap {
     this.at = /** @type {number[] | null} */ (null);
     /** The row and key to point at in the next cells. */
     this.next = /** @type {number[] | null} */ (null);
-    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
-      this.moved(event),
-    );
+    this.canvas.addEventListener("pointermove", (event) => this.moved(event));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) =>
-      this.pressed(event),
-    );
-    this.canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) =>
-      this.released(event),
-    );
+    this.canvas.addEventListener("pointerdown", (event) => this.pressed(event));
+    this.canvas.addEventListener("pointerup", (event) => this.released(event));
     this.canvas.addEventListener("pointercancel", () => {
       this.drag = null;
     }); // a finger scrolls the page
-    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) =>
-      this.key(event),
-    );
-    this.drag = /** @type {any} */ (null);
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    /** Where a drag began, and the part that was shown then. */
+    this.drag = /** @type {(Part & {x: number, y: number}) | null} */ (null);
+    this.frame = { left: 0, top: 0, size: 0, unit: 1 };
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.box);
   }
 
   get cells() {
-    return this.model.get("cells");
+    return /** @type {Cells} */ (this.model.get("cells"));
   }
 
   /** Other cells: what was pointed at is gone, unless the arrow keys went on to it. */
   renew() {
-    const at = this.next?.map((one, side) => one - this.cells[side ? "keys" : "rows"][0]);
+    const at = this.next?.map((index, side) => index - this.cells[side ? "keys" : "rows"][0]);
     this.next = null;
-    this.point(at && at.every((one, side) => one >= 0 && one < this.cells.shape[side]) ? at : null);
+    const isInside = at?.every((index, side) => index >= 0 && index < this.cells.shape[side]);
+    this.point(at && isInside ? at : null);
   }
 
   draw() {
     const cells = this.cells;
-    this.box.hidden = this.scale.hidden = this.tools.hidden = !cells?.shape; // a table alone has no maps
+    // A table alone has no maps.
+    this.box.hidden = this.scale.hidden = this.tools.hidden = !cells?.shape;
     const width = this.box.clientWidth;
     if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
@@ -176,10 +207,10 @@ class HeadMap {
     const near = getComputedStyle(this.canvas),
       unit = Math.max(1, parseFloat(near.fontSize) / USUAL);
     const room = (/** @type {string[]} */ labels) =>
-      unit * Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
-    const shown = { rows: this.labels("rows"), keys: this.labels("keys") };
-    let left = room(shown.rows),
-      top = room(shown.keys);
+      unit * Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((label) => label.length)));
+    const labels = { rows: this.labels("rows"), keys: this.labels("keys") };
+    let left = room(labels.rows),
+      top = room(labels.keys);
     let size = Math.min(26 * unit, (width - left - 2) / Math.max(1, columns));
     if (!exact || size < 8) {
       left = top = 2;
@@ -191,7 +222,7 @@ class HeadMap {
     this.canvas.width = width * ratio;
     this.canvas.height = height * ratio;
     this.canvas.style.height = `${height}px`;
-    const pen = this.canvas.getContext("2d");
+    const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const small = document.createElement("canvas");
     pen.scale(ratio, ratio);
     paint(small, this.values, cells.shape, STEPS, 0.6, this.canvas);
@@ -199,7 +230,7 @@ class HeadMap {
     pen.drawImage(small, left, top, size * columns, size * rows);
     pen.strokeStyle = near.getPropertyValue("--line") || "#c9d1dc";
     pen.strokeRect(left, top, size * columns, size * rows);
-    if (left > 2) this.write(pen, shown, near.color);
+    if (left > 2) this.write(pen, labels, near.color);
     if (this.at) {
       pen.strokeStyle = near.getPropertyValue("--warm") || "#a34400";
       pen.lineWidth = 2;
@@ -210,17 +241,18 @@ class HeadMap {
         Math.max(size, 3),
       );
     }
-    const whole = this.model.get("row_labels").length;
-    this.tools.hidden = whole <= 24;
-    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(format(cells.largest ?? 1))}.`;
-    this.box.classList.toggle(
-      "zoomed",
-      cells.rows[1] - cells.rows[0] < whole ||
-        cells.keys[1] - cells.keys[0] < this.model.get("key_labels").length,
-    );
+    const numRows = this.model.get("row_labels").length;
+    const numKeys = this.model.get("key_labels").length;
+    const strong = Number(format(cells.largest ?? 1));
+    this.tools.hidden = numRows <= 24;
+    this.scale.textContent = `Rows look at columns: faint is 0, strong ${strong}.`;
+    const isPart =
+      cells.rows[1] - cells.rows[0] < numRows || cells.keys[1] - cells.keys[0] < numKeys;
+    this.box.classList.toggle("zoomed", isPart);
     this.canvas.setAttribute(
       "aria-label",
-      `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`,
+      `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, ` +
+        "rows look at columns; arrow keys read single weights",
     );
   }
 
@@ -234,22 +266,25 @@ class HeadMap {
       : values;
   }
 
-  /** @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} shown @param {string} colour */
-  write(pen, shown, colour) {
-    const { left, top, size, unit } = /** @type {any} */ (this.frame);
-    const cut = (/** @type {string} */ one) =>
-      one.length > 15 ? `${one.slice(0, 14)}\u2026` : one;
+  /**
+   * @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} labels
+   * @param {string} colour
+   */
+  write(pen, labels, colour) {
+    const { left, top, size, unit } = this.frame;
+    const cut = (/** @type {string} */ label) =>
+      label.length > 15 ? `${label.slice(0, 14)}\u2026` : label;
     pen.fillStyle = colour;
     pen.font = `${Math.min(12 * unit, size + 1)}px system-ui, sans-serif`;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
-    shown.rows.forEach((one, at) => pen.fillText(cut(one), left - 4, top + (at + 0.5) * size));
+    labels.rows.forEach((label, at) => pen.fillText(cut(label), left - 4, top + (at + 0.5) * size));
     pen.textAlign = "left";
-    shown.keys.forEach((one, at) => {
+    labels.keys.forEach((label, at) => {
       pen.save();
       pen.translate(left + (at + 0.5) * size, top - 4);
       pen.rotate(-Math.PI / 2);
-      pen.fillText(cut(one), 0, 0);
+      pen.fillText(cut(label), 0, 0);
       pen.restore();
     });
   }
@@ -264,7 +299,7 @@ class HeadMap {
   cellAt(event) {
     const box = this.canvas.getBoundingClientRect(),
       frame = this.frame;
-    if (!frame) return null;
+    if (!frame.size) return null;
     const row = Math.floor((event.clientY - box.top - frame.top) / frame.size);
     const column = Math.floor((event.clientX - box.left - frame.left) / frame.size);
     const [rows, columns] = this.cells.shape;
@@ -274,14 +309,14 @@ class HeadMap {
   /** @param {PointerEvent} event */
   moved(event) {
     if (this.drag && event.buttons) {
-      const { size } = /** @type {any} */ (this.frame),
+      const { size } = this.frame,
         shift = (/** @type {number} */ pixels) => Math.round((-pixels / size) * this.step("rows"));
       const rows = shift(event.clientY - this.drag.y),
         keys = shift(event.clientX - this.drag.x);
       if (rows || keys) {
         this.look(
-          this.drag.rows.map((/** @type {number} */ one) => one + rows),
-          this.drag.keys.map((/** @type {number} */ one) => one + keys),
+          this.drag.rows.map((row) => row + rows),
+          this.drag.keys.map((key) => key + keys),
         );
       }
       return;
@@ -330,12 +365,13 @@ class HeadMap {
     this.at = at;
     if (at) {
       const value = (this.values[at[0] * this.cells.shape[1] + at[1]] / STEPS) * this.cells.largest;
-      const name = (/** @type {"rows" | "keys"} */ side, /** @type {number} */ one) => {
-        const [start, stop] = this.place(side, one);
+      const name = (/** @type {"rows" | "keys"} */ side, /** @type {number} */ index) => {
+        const [start, stop] = this.place(side, index);
         const label = this.model.get(LABELS[side])[start] ?? "";
         return stop - start > 1 ? `${label} (${start}\u2013${stop - 1})` : `${label} (${start})`;
       };
-      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${format(value)}`;
+      const [row, key] = [name("rows", at[0]), name("keys", at[1])];
+      this.readout.textContent = `${row} \u2192 ${key}: ${format(value)}`;
     } else {
       this.readout.textContent = "";
     }
@@ -350,18 +386,22 @@ class HeadMap {
     if (!move || !this.cells) return;
     event.preventDefault();
     const { shape } = this.cells,
-      to = (this.at ?? [0, 0]).map((one, side) => one + move[side]);
-    if (to.some((one, side) => one < 0 || one >= shape[side]) && this.shift(to, move)) return;
-    this.point(to.map((one, side) => Math.max(0, Math.min(shape[side] - 1, one))));
+      to = (this.at ?? [0, 0]).map((index, side) => index + move[side]);
+    const isOutside = to.some((index, side) => index < 0 || index >= shape[side]);
+    if (isOutside && this.shift(to, move)) return;
+    this.point(to.map((index, side) => Math.max(0, Math.min(shape[side] - 1, index))));
   }
 
-  /** Look further on past the edge, by a quarter of what is seen; whether there is more. @param {number[]} to @param {number[]} move */
+  /**
+   * Look further on past the edge, by a quarter of what is seen; whether there is more.
+   * @param {number[]} to @param {number[]} move
+   */
   shift(to, move) {
     const { rows, keys, shape } = this.cells,
-      by = move.map((one, side) => one * Math.ceil(shape[side] / 4));
+      by = move.map((direction, side) => direction * Math.ceil(shape[side] / 4));
     const isMoved = this.look(
-      rows.map((/** @type {number} */ one) => one + by[0]),
-      keys.map((/** @type {number} */ one) => one + by[1]),
+      rows.map((row) => row + by[0]),
+      keys.map((key) => key + by[1]),
     );
     if (isMoved) this.next = [rows[0] + to[0], keys[0] + to[1]];
     return isMoved;
@@ -370,7 +410,7 @@ class HeadMap {
   /** @param {number} factor */
   zoom(factor) {
     const cells = this.cells,
-      whole = {
+      most = {
         rows: this.model.get("row_labels").length,
         keys: this.model.get("key_labels").length,
       };
@@ -378,8 +418,8 @@ class HeadMap {
       const [start, stop] = cells[side];
       let size = Math.round((stop - start) * factor);
       if (factor < 1 && size > cells.tile) size = cells.tile;
-      if (factor > 1 && size > cells.tile) return [0, whole[side]];
-      size = Math.max(8, Math.min(whole[side], size));
+      if (factor > 1 && size > cells.tile) return [0, most[side]];
+      size = Math.max(8, Math.min(most[side], size));
       const middle =
         this.model.get("token") >= 0 && factor < 1 ? this.model.get("token") : (start + stop) / 2;
       return [Math.round(middle - size / 2), Math.round(middle - size / 2) + size];
@@ -412,7 +452,7 @@ class HeadMap {
 
 /** The sentence itself, with arcs to where the chosen token looks. */
 class Sentence {
-  /** @param {any} model @param {HTMLElement} el */
+  /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
     this.model = model;
     this.arcs = make("svg", { "aria-hidden": "true" });
@@ -424,8 +464,9 @@ class Sentence {
     el.append(this.box);
     this.start = 0;
     this.width = 0;
+    this.tokens = /** @type {HTMLButtonElement[]} */ ([]);
     this.watcher = new ResizeObserver(() => {
-      if (this.box.clientWidth !== this.width) this.draw(); // tokens stand elsewhere in another width
+      if (this.box.clientWidth !== this.width) this.draw(); // tokens have moved
     });
     this.watcher.observe(this.box);
   }
@@ -439,30 +480,28 @@ class Sentence {
       cells = this.model.get("cells"),
       most = cells?.tile ?? 0,
       chosen = this.model.get("token");
-    const first = cells?.keys?.[0] ?? 0,
-      isFar = chosen >= 0 && (chosen < first || chosen >= first + most); // then it stands in the middle
+    const first = cells?.keys?.[0] ?? 0;
+    const isFar = chosen >= 0 && (chosen < first || chosen >= first + most); // then centre it
     const start = isFar
         ? Math.max(0, Math.min(keys.length - most, chosen - Math.floor(most / 2)))
         : first,
       stop = Math.min(keys.length, start + most);
     this.start = start;
-    this.tokens = keys
-      .slice(start, stop)
-      .map((/** @type {string} */ one, /** @type {number} */ at) =>
-        make(
-          "button",
-          {
-            type: "button",
-            class: "token",
-            "aria-pressed": "false",
-            onclick: () => {
-              this.model.set("token", this.model.get("token") === start + at ? -1 : start + at);
-              this.model.save_changes();
-            },
+    this.tokens = keys.slice(start, stop).map((label, at) =>
+      make(
+        "button",
+        {
+          type: "button",
+          class: "token",
+          "aria-pressed": "false",
+          onclick: () => {
+            this.model.set("token", this.model.get("token") === start + at ? -1 : start + at);
+            this.model.save_changes();
           },
-          one,
-        ),
-      );
+        },
+        label,
+      ),
+    );
     const more =
       keys.length > stop - start
         ? [make("span", { class: "legend" }, ` \u2026 ${keys.length.toLocaleString("en")} in all`)]
@@ -474,10 +513,10 @@ class Sentence {
   /** Another token is chosen: it is brought into sight. */
   choose() {
     const at = this.model.get("token") - this.start;
-    if (at + this.start >= 0 && !this.tokens?.[at]) this.lay();
+    if (at + this.start >= 0 && !this.tokens[at]) this.lay();
     else this.draw();
     const { box } = this,
-      token = this.tokens?.[this.model.get("token") - this.start];
+      token = this.tokens[this.model.get("token") - this.start];
     if (
       token &&
       (token.offsetTop < box.scrollTop ||
@@ -489,21 +528,22 @@ class Sentence {
   draw() {
     const chosen = this.model.get("token"),
       links = this.model.get("links") ?? [];
-    const mine = links.filter((/** @type {number[]} */ link) => chosen < 0 || link[0] === chosen);
-    const weight = new Map(
-      chosen < 0 ? [] : mine.map((/** @type {number[]} */ link) => [link[1], link[2]]),
+    const shown = links.filter((link) => chosen < 0 || link[0] === chosen);
+    const weights = new Map(
+      chosen < 0 ? [] : shown.map(([, key, weight]) => /** @type {const} */ ([key, weight])),
     );
     const cold = rgb("--cold", this.box),
       hot = rgb("--hot", this.box);
-    (this.tokens ?? []).forEach((/** @type {HTMLElement} */ one, /** @type {number} */ at) => {
-      const share = Number(weight.get(this.start + at) ?? 0) ** 0.6,
-        mixed = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
-      one.setAttribute("aria-pressed", String(this.start + at === chosen));
-      one.style.background = share ? `rgb(${mixed.join(" ")})` : "";
-      one.style.color = share ? ink(mixed) : "";
-      one.title = weight.has(this.start + at) ? format(Number(weight.get(this.start + at))) : "";
+    this.tokens.forEach((token, at) => {
+      const weight = weights.get(this.start + at);
+      const share = (weight ?? 0) ** 0.6,
+        colour = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
+      token.setAttribute("aria-pressed", String(this.start + at === chosen));
+      token.style.background = share ? `rgb(${colour.join(" ")})` : "";
+      token.style.color = share ? ink(colour) : "";
+      token.title = weight === undefined ? "" : format(weight);
     });
-    this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0));
+    this.arcs.replaceChildren(...this.shapes(shown, chosen < 0 ? 0.2 : 0));
   }
 
   /** @param {number[][]} links @param {number} least */
@@ -511,11 +551,11 @@ class Sentence {
     const box = this.box.getBoundingClientRect();
     this.width = this.box.clientWidth;
     const middle = (/** @type {number} */ token) => {
-      const found = this.tokens?.[token - this.start]?.getBoundingClientRect();
+      const place = this.tokens[token - this.start]?.getBoundingClientRect();
       return (
-        found && {
-          x: found.left + found.width / 2 - box.left + this.box.scrollLeft,
-          y: found.top - box.top + this.box.scrollTop,
+        place && {
+          x: place.left + place.width / 2 - box.left + this.box.scrollLeft,
+          y: place.top - box.top + this.box.scrollTop,
         }
       );
     };
@@ -542,30 +582,31 @@ class Sentence {
   }
 }
 
-/** Every head as a small square, a row a layer: what a notebook has instead of the page's grid. */
+/** Every head as a small square, one row per layer: a notebook's grid. */
 class Picker {
-  /** @param {any} model @param {HTMLElement} el */
+  /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
     this.model = model;
     this.box = make("div", { class: "picker", role: "group", "aria-label": "Heads by layer" });
     el.append(this.box);
-    const layers = new Map();
-    (model.get("names") ?? []).forEach((/** @type {string} */ name, /** @type {number} */ at) => {
+    const layers = /** @type {Map<string, HTMLElement>} */ (new Map());
+    (model.get("names") ?? []).forEach((name, at) => {
       const layer = name.slice(0, name.lastIndexOf("H")),
-        shade = model.get("shades")[at] ?? 0;
+        shade = model.get("shades")?.[at] ?? 0;
       const square = make("button", {
         type: "button",
         "data-head": name,
         "aria-label": name,
-        title: `${name}: ${model.get("words")[at]}`,
+        title: `${name}: ${model.get("words")?.[at]}`,
         onclick: () => {
           model.set("head", name);
           model.save_changes();
         },
       });
       square.style.background = `rgb(${[...coloured([shade], 1, 1, el).slice(0, 3)].join(" ")})`;
-      if (!layers.has(layer)) layers.set(layer, make("div", {}, make("span", {}, layer)));
-      layers.get(layer).append(square);
+      const row = layers.get(layer) ?? make("div", {}, make("span", {}, layer));
+      layers.set(layer, row);
+      row.append(square);
     });
     this.box.append(...layers.values());
   }
@@ -576,7 +617,7 @@ class Picker {
   }
 }
 
-/** @param {{model: any, el: HTMLElement}} given */
+/** @param {{model: Model, el: HTMLElement}} host */
 export function render({ model, el: host }) {
   const el = make("div", { class: "headwise" });
   host.append(el);
@@ -598,9 +639,7 @@ export function render({ model, el: host }) {
       picker?.draw();
     },
     "change:facts": () =>
-      facts.replaceChildren(
-        ...(model.get("facts") ?? []).map((/** @type {string} */ line) => make("div", {}, line)),
-      ),
+      facts.replaceChildren(...(model.get("facts") ?? []).map((line) => make("div", {}, line))),
   };
   for (const [name, draw] of Object.entries(drawings)) {
     model.on(name, draw);

@@ -1,14 +1,15 @@
 // @ts-check
 /** The panel of heads: the grid on the left, the chosen heads on the right. */
 
-/** @import {HeadGrid, ModelAnswer, TextAnswer} from "./types.js" */
+/** @import {HeadGrid, JobAnswer, ModelAnswer, TextAnswer} from "./types.js" */
+/** @import {Page} from "./page.js" */
 
 import * as api from "./api.js";
 import { Grid } from "./grid.js";
 import { HeadCard } from "./head_card.js";
+import { byId } from "./page.js";
 import * as state from "./state.js";
 
-const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const MOST_BESIDE = 3;
 const BUTTONS = /** @type {Record<string, string>} */ ({
   scan: "Find roles",
@@ -16,16 +17,18 @@ const BUTTONS = /** @type {Record<string, string>} */ ({
 });
 
 export class HeadsPanel {
-  /** @param {ModelAnswer} about @param {{fail: (error: any) => void}} page */
+  /** @param {ModelAnswer} about @param {Page} page */
   constructor(about, page) {
     this.about = about;
     this.page = page;
-    this.grid = new Grid($("grid"), about.layers, {
+    this.side = byId("one", HTMLElement);
+    this.grid = new Grid(byId("grid", HTMLElement), about.layers, {
       press: (name) => this.press(name),
       point: (name) => this.point(name),
       isNumbered: true,
     });
-    this.found = /** @type {Record<string, HeadGrid>} */ ({});
+    /** Columns that finished jobs have added. */
+    this.jobGrids = /** @type {Record<string, HeadGrid>} */ ({});
     this.text = /** @type {TextAnswer} */ (/** @type {unknown} */ (null)); // until one is read
     /** The text whose small maps are drawn. */
     this.drawing = "";
@@ -33,30 +36,30 @@ export class HeadsPanel {
     this.cards = [];
     this.options();
     for (const name of ["colour", "order", "role"]) {
-      $(name).addEventListener("change", () => state.set({ [name]: $(name).value }));
+      const select = byId(name, HTMLSelectElement);
+      select.addEventListener("change", () => state.set({ [name]: select.value }));
     }
     for (const name of ["scan", "importance"])
-      $(name).addEventListener("click", () => this.job(name));
+      byId(name, HTMLButtonElement).addEventListener("click", () => this.job(name));
     for (const job of about.jobs) if (job.state !== "idle") this.follow(job.name);
   }
 
   options() {
     const measures = { ...(this.text?.heads.words ?? this.about.measures) };
-    for (const found of Object.values(this.found)) Object.assign(measures, found.words);
+    for (const grid of Object.values(this.jobGrids)) Object.assign(measures, grid.words);
     const fill = (/** @type {string} */ id, /** @type {[string, string][]} */ pairs) => {
       const chosen = state.get(id);
-      $(id).replaceChildren(
+      byId(id, HTMLSelectElement).replaceChildren(
         ...pairs.map(([value, words]) => new Option(words, value, false, value === chosen)),
       );
     };
-    const names = /** @type {[string, string][]} */ (Object.entries(measures));
+    const names = Object.entries(measures);
     fill("colour", [["maps", "Small maps"], ["role", "Roles"], ...names]);
     fill("order", [["layer", "By layer"], ...names]);
+    const roles = Object.keys(this.about.roles);
     fill("role", [
       ["", "All"],
-      .../** @type {[string, string][]} */ (
-        Object.keys(this.about.roles).map((role) => [role, role])
-      ),
+      ...roles.map((role) => /** @type {[string, string]} */ ([role, role])),
     ]);
   }
 
@@ -98,12 +101,12 @@ export class HeadsPanel {
       (name) => this.cards.find((card) => card.name === name) ?? new HeadCard(name, this),
     );
     const shown = this.cards.map((card) => card.el),
-      before = [...$("one").childNodes];
+      before = [...this.side.childNodes];
     if (shown.length !== before.length || shown.some((el, at) => el !== before[at]))
-      $("one").replaceChildren(...shown); // a moved button loses the focus
+      this.side.replaceChildren(...shown); // a moved button loses the focus
     const missing = state.get("head") && `There is no head ${state.get("head")} in this model. `;
     if (!names.length)
-      $("one").textContent =
+      this.side.textContent =
         missing +
         "Choose a head in the grid: click it, or walk there with the arrow keys and press Enter.";
     for (const card of this.cards) card.show();
@@ -111,20 +114,17 @@ export class HeadsPanel {
 
   /** @param {string} column @returns {Record<string, number | null>} */
   values(column) {
-    const found =
-      Object.values(this.found).find((one) => column in one.measures) ?? this.text.heads; // no column is in both
-    const values = found.measures[column] ?? [];
+    const grids = [...Object.values(this.jobGrids), this.text.heads]; // no column is in two
+    const grid = grids.find(({ measures }) => column in measures);
     return Object.fromEntries(
-      found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [
-        name,
-        values[at] ?? null,
-      ]),
+      (grid?.names ?? []).map((name, at) => [name, grid?.measures[column][at] ?? null]),
     );
   }
 
   /** Whether there are numbers of this name. @param {string} column */
   isKnown(column) {
-    return [this.text.heads, ...Object.values(this.found)].some((one) => column in one.measures);
+    const grids = [this.text.heads, ...Object.values(this.jobGrids)];
+    return grids.some(({ measures }) => column in measures);
   }
 
   /** Heads of the chosen role; null if all roles are. @returns {Set<string> | null} */
@@ -143,60 +143,48 @@ export class HeadsPanel {
   legend(...words) {
     const colour = state.get("colour"),
       jobs = this.about.job_measures,
-      job = Object.keys(jobs).find((one) => colour in jobs[one] && !this.found[one]);
+      job = Object.keys(jobs).find((name) => colour in jobs[name] && !this.jobGrids[name]);
     if (job)
       words.push(` Not measured yet: ${jobs[job][colour]}. Press ${BUTTONS[job]} to see it.`);
-    if (this.held()?.size === 0)
-      words.push(
-        ` No head has the role ${state.get("role")}${this.found.scan ? "." : " on this text alone. Press Find roles to look further."}`,
-      );
-    $("legend").replaceChildren(...words);
+    if (this.held()?.size === 0) {
+      const more = " on this text alone. Press Find roles to look further.";
+      const end = this.jobGrids.scan ? "." : more;
+      words.push(` No head has the role ${state.get("role")}${end}`);
+    }
+    byId("legend", HTMLElement).replaceChildren(...words);
   }
 
   /** @returns {Record<string, string[]>} */
   roles() {
-    const found = this.found.scan ?? this.text.heads;
-    return Object.fromEntries(
-      found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [
-        name,
-        found.roles[at],
-      ]),
-    );
+    const grid = this.jobGrids.scan ?? this.text.heads;
+    return Object.fromEntries(grid.names.map((name, at) => [name, grid.roles[at]]));
   }
 
   colour() {
     const colour = state.get("colour");
     if (colour !== "role" && !this.isKnown(colour)) return this.maps();
     this.thumbs?.abort();
-    if (colour === "role") {
-      this.grid.roles(this.roles(), this.about.roles);
-      const held = Object.values(this.roles()).flat();
-      const on =
-        this.held()?.size === 0
-          ? ""
-          : this.found.scan
-            ? "From built-in text and sentences."
-            : "From this text alone; Find roles reads more.";
-      const shown = Object.keys(this.about.roles).filter((role) => held.includes(role));
-      const without = Object.values(this.roles()).filter((roles) => !roles.length).length;
-      this.legend(
-        ...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)),
-        ...(without ? [this.swatch("no role", without)] : []),
-        ` ${on}`,
-      );
-    } else {
-      this.legend(
-        this.grid.colour(
-          this.values(colour),
-          { ...this.about.measures, ...this.found.scan?.words, ...this.found.importance?.words }[
-            colour
-          ] ?? colour,
-        ),
-      );
+    if (colour !== "role") {
+      const { scan, importance } = this.jobGrids;
+      const words = { ...this.about.measures, ...scan?.words, ...importance?.words };
+      return this.legend(this.grid.colour(this.values(colour), words[colour] ?? colour));
     }
+    const roles = this.roles();
+    this.grid.roles(roles, this.about.roles);
+    const held = Object.values(roles).flat();
+    const shown = Object.keys(this.about.roles).filter((role) => held.includes(role));
+    const without = Object.values(roles).filter((names) => !names.length).length;
+    const source = this.jobGrids.scan
+      ? "From built-in text and sentences."
+      : "From this text alone; Find roles reads more.";
+    this.legend(
+      ...shown.map((role) => this.swatch(role, held.filter((name) => name === role).length)),
+      ...(without ? [this.swatch("no role", without)] : []),
+      ` ${this.held()?.size === 0 ? "" : source}`,
+    );
   }
 
-  /** A role with its colour and how many heads have it. @param {string} role @param {number} count */
+  /** A role with its colour and number of heads. @param {string} role @param {number} count */
   swatch(role, count) {
     const chip = document.createElement("span");
     chip.className = "chip role";
@@ -209,7 +197,8 @@ export class HeadsPanel {
   async maps() {
     const { name } = this.text;
     this.legend(
-      "Each small map: rows look at columns, stronger colour is more; the top left is the start of the text.",
+      "Each small map: rows look at columns, stronger colour is more; the top left is the start " +
+        "of the text.",
     );
     if (this.drawing === name && !this.thumbs?.signal.aborted) return;
     this.thumbs?.abort();
@@ -218,12 +207,10 @@ export class HeadsPanel {
     try {
       for (const layer of this.about.layers) {
         if (!layer.heads) continue;
-        const found = await api.numbers(
-          `/api/readings/${name}/thumbs?${api.query({ layer: layer.name, size: 32 })}`,
-          mine.signal,
-        );
+        const query = api.query({ layer: layer.name, size: 32 });
+        const thumbs = await api.numbers(`/api/readings/${name}/thumbs?${query}`, mine.signal);
         if (mine.signal.aborted) return;
-        this.grid.maps(layer.name, found);
+        this.grid.maps(layer.name, thumbs);
       }
       document.body.dataset.drawn = name;
     } catch (error) {
@@ -247,12 +234,12 @@ export class HeadsPanel {
       beside: state
         .get("beside")
         .split(",")
-        .filter((one) => one && one !== name)
+        .filter((pinned) => pinned && pinned !== name)
         .join(","),
     });
-    const isBelow =
-      $("one").getBoundingClientRect().top >= $("grid").getBoundingClientRect().bottom;
-    if (isBelow) $("one").scrollIntoView({ block: "start" });
+    const { top } = this.side.getBoundingClientRect();
+    const isBelow = top >= this.grid.el.getBoundingClientRect().bottom;
+    if (isBelow) this.side.scrollIntoView({ block: "start" });
   }
 
   /** @param {string} name */
@@ -260,17 +247,19 @@ export class HeadsPanel {
     if (!this.text) return;
     const at = this.text.heads.names.indexOf(name),
       measures = this.text.heads.measures;
-    const shown = ["normalised_entropy", "distance", "previous", "first", "special"].filter(
-      (one) => measures[one]?.[at] != null,
-    );
+    const figures = ["normalised_entropy", "distance", "previous", "first", "special"]
+      .filter((measure) => measures[measure]?.[at] != null)
+      .map((measure) => `${measure.replace("_", " ")} ${Number(measures[measure][at]).toFixed(2)}`);
     const roles = (this.roles()[name] ?? []).join(", ");
-    $("figures").textContent =
-      `${name}${roles ? ` (${roles}${this.found.scan ? "" : ", from this text alone"})` : ""}: ${shown.map((one) => `${one.replace("_", " ")} ${Number(measures[one][at]).toFixed(2)}`).join(", ")}`;
+    const source = this.jobGrids.scan ? "" : ", from this text alone";
+    byId("figures", HTMLElement).textContent =
+      `${name}${roles ? ` (${roles}${source})` : ""}: ${figures.join(", ")}`;
   }
 
-  /** What long work has found. @param {string} name @param {HeadGrid} found */
-  add(name, found) {
-    this.found[name] = found;
+  /** Columns that a job has measured. @param {string} name @param {HeadGrid} grid */
+  add(name, grid) {
+    this.jobGrids[name] = grid;
+    this.page.isScanned = Boolean(this.jobGrids.scan);
     this.options();
     this.show(new Set(["order"]));
   }
@@ -278,7 +267,7 @@ export class HeadsPanel {
   /** Begin long work, or stop it. @param {string} name */
   async job(name) {
     try {
-      if ($(name).dataset.running) await api.stop(`/api/jobs/${name}`);
+      if (byId(name, HTMLButtonElement).dataset.running) await api.stop(`/api/jobs/${name}`);
       else await api.post(`/api/jobs/${name}`, {});
       await this.follow(name, true);
     } catch (error) {
@@ -286,21 +275,27 @@ export class HeadsPanel {
     }
   }
 
-  /** Wait for long work; what was asked for here is shown at once. @param {string} name @param {boolean} [isAsked] */
+  /**
+   * Wait for long work; what was asked for here is shown at once.
+   * @param {string} name @param {boolean} [isAsked]
+   */
   async follow(name, isAsked = false) {
-    const button = $(name);
+    const button = byId(name, HTMLButtonElement);
     let words = BUTTONS[name];
     if (button.dataset.followed) return;
     button.dataset.followed = "1";
     const colour = state.get("colour"); // who chooses another meanwhile keeps it
+    const ask = async () => /** @type {JobAnswer} */ (await api.get(`/api/jobs/${name}`));
     try {
-      let job = await api.get(`/api/jobs/${name}`);
+      let job = await ask();
       while (job.state === "running") {
-        if (job.found && !this.found[name]) this.add(name, job.found); // it was found before, and is sought again
+        // The last result, while it is measured again.
+        if (job.found && !this.jobGrids[name]) this.add(name, job.found);
+        const share = job.total ? ` ${Math.round((100 * job.done) / job.total)}%` : "";
         button.dataset.running = "1";
-        button.textContent = `Stop (${job.stage || "starting"}${job.total ? ` ${Math.round((100 * job.done) / job.total)}%` : ""})`;
+        button.textContent = `Stop (${job.stage || "starting"}${share})`;
         await new Promise((done) => setTimeout(done, 400));
-        job = await api.get(`/api/jobs/${name}`);
+        job = await ask();
       }
       if (job.state === "failed") this.page.fail(new Error(job.error));
       if (job.found) {

@@ -1,7 +1,9 @@
 // @ts-check
-/** The lesson: a warm-up and seven steps on the learner's own sentence, each with a figure and a question. */
+/** The lesson: a warm-up and seven steps on the learner's own sentence. */
 
-/** @import {ModelAnswer, ProjectionsFigure, StepAnswer, AnswerVerdict} from "./types.js" */
+/** @import {AnswerVerdict, ProjectionsFigure, StepAnswer} from "./types.js" */
+/** @import {Panel} from "./lesson_parts.js" */
+/** @import {Page} from "./page.js" */
 
 import * as api from "./api.js";
 import { make } from "./head_view.js";
@@ -10,7 +12,7 @@ import * as last from "./lesson_scores_to_output.js";
 import { named } from "./lesson_parts.js";
 import * as state from "./state.js";
 
-/** @type {Record<string, (figures: any, panel: any) => HTMLElement>} */
+/** @type {Record<string, (figures: never, panel: Panel) => HTMLElement>} */
 const FIGURES = {
   "warm-up": first.warmUp,
   "why-many": first.whyMany,
@@ -27,8 +29,11 @@ const WIDE = "(min-width: 861px)";
 /** @param {number} minutes */
 const inMinutes = (minutes) => `${Math.floor(minutes) || ""}${minutes % 1 ? "\u00bd" : ""} min`;
 
-/** Steps that were answered, and whether rightly; a browser may refuse to keep them. @returns {Record<string, boolean>} */
-function kept() {
+/**
+ * Steps that were answered, and whether rightly; a browser may refuse to keep them.
+ * @returns {Record<string, boolean>}
+ */
+function storedAnswers() {
   try {
     return JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") ?? {};
   } catch {
@@ -36,25 +41,26 @@ function kept() {
   }
 }
 
-/** @param {unknown} one @param {unknown} other */
-const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+/** @param {unknown} left @param {unknown} right */
+const isSame = (left, right) => JSON.stringify(left) === JSON.stringify(right);
 
 /** What a lesson asks in a step. @param {StepAnswer[] | null} steps @param {string} name */
-const questionOf = (steps, name) => steps?.find((one) => one.name === name)?.question;
+const questionOf = (steps, name) => steps?.find((step) => step.name === name)?.question;
 
 export class LessonPanel {
-  /** @param {ModelAnswer} about @param {{say: (text: string) => void, panels?: Record<string, any>}} page */
-  constructor(about, page) {
+  /** @param {Page} page */
+  constructor(page) {
     this.page = page;
     this.text = "";
-    this.asked = "";
+    /** The lesson that is shown or awaited. */
+    this.requested = "";
     /** What the learner chose of layer, head and token. @type {Record<string, number>} */
     this.place = {};
     /** @type {StepAnswer[] | null} */
     this.steps = null;
-    /** Answers to this lesson's questions. @type {Record<string, any>} */
+    /** Answers by step. @type {Record<string, AnswerVerdict & {text: string}>} */
     this.answers = {};
-    this.done = kept();
+    this.done = storedAnswers();
     this.list = make("div", {
       class: "lesson-steps",
       role: "navigation",
@@ -72,7 +78,7 @@ export class LessonPanel {
 
   /** A new text was read. @param {unknown} _ @param {string} text */
   read(_, text) {
-    if (!this.steps) this.asked = "";
+    if (!this.steps) this.requested = "";
     if (text !== this.text) this.place = {};
     this.text = text;
   }
@@ -80,22 +86,22 @@ export class LessonPanel {
   /** @param {Set<string>} changed */
   show(changed) {
     if (!this.text) return;
-    if (this.wanted() !== this.asked) this.ask();
+    if (this.wanted() !== this.requested) this.ask();
     else if (this.steps && (changed.has("step") || !this.drawn))
       this.draw(changed.has("step") && Boolean(this.drawn));
   }
 
   /** What the lesson is about: with roles found, its last step tells of them. */
   wanted() {
-    return JSON.stringify([this.text, this.place, Boolean(this.page.panels?.heads?.found.scan)]);
+    return JSON.stringify([this.text, this.place, this.page.isScanned]);
   }
 
-  /** The lesson on this text and place. @param {string} [focus] what has the focus when it is drawn */
+  /** The lesson on this text and place. @param {string} [focus] selector of what gets the focus */
   async ask(focus) {
     this.asking?.abort();
     const mine = (this.asking = new AbortController());
     const isOther = this.text !== this.sent?.text; // else the step stays until the answer comes
-    this.asked = this.wanted();
+    this.requested = this.wanted();
     this.sent = { text: this.text, ...this.place };
     delete document.body.dataset.lesson;
     this.step.setAttribute("aria-busy", "true");
@@ -104,14 +110,19 @@ export class LessonPanel {
         make("p", { class: "hint" }, "The model is reading your sentence for the lesson \u2026"),
       );
     try {
-      this.renew(await api.post("/api/lesson", this.sent, mine.signal));
-      if (focus) this.step.querySelector(focus)?.focus();
+      const steps = await api.post("/api/lesson", this.sent, mine.signal);
+      this.renew(/** @type {StepAnswer[]} */ (steps));
+      if (focus) /** @type {HTMLElement | null} */ (this.step.querySelector(focus))?.focus();
     } catch (error) {
       if (!mine.signal.aborted) this.refuse(/** @type {api.Refused} */ (error));
     }
   }
 
-  /** The same lesson again, or another: whatever is still asked keeps its answer, and what is unchanged is not drawn anew. @param {StepAnswer[]} steps */
+  /**
+   * The same lesson again, or another: a question that stays keeps its answer, and a step that is
+   * unchanged is not drawn again.
+   * @param {StepAnswer[]} steps
+   */
   renew(steps) {
     const before = this.steps,
       at = this.at(),
@@ -152,13 +163,13 @@ export class LessonPanel {
     return form ? String(new FormData(form).get("answer") ?? "") : "";
   }
 
-  /** @param {string} given */
-  put(given) {
+  /** @param {string} answer */
+  put(answer) {
     for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (
       this.step.querySelectorAll("input[name=answer]")
     )) {
-      if (input.type === "radio") input.checked = input.value === given;
-      else input.value = given;
+      if (input.type === "radio") input.checked = input.value === answer;
+      else input.value = answer;
     }
   }
 
@@ -194,7 +205,7 @@ export class LessonPanel {
   at() {
     return Math.max(
       0,
-      (this.steps ?? []).findIndex((one) => one.name === state.get("step")),
+      (this.steps ?? []).findIndex((step) => step.name === state.get("step")),
     );
   }
 
@@ -208,6 +219,7 @@ export class LessonPanel {
     const where = place
       ? `, on head ${place.name} and the token ${named(place.tokens, place.position)}`
       : "";
+    const number = at ? `Step ${at} of ${steps.length - 1}` : "Warm-up";
     this.step.replaceChildren(
       make(
         "div",
@@ -215,24 +227,20 @@ export class LessonPanel {
         make(
           "div",
           { class: "lesson-head" },
-          make(
-            "p",
-            { class: "legend" },
-            `${at ? `Step ${at} of ${steps.length - 1}` : "Warm-up"}, ${inMinutes(step.minutes)}${where}`,
-          ),
+          make("p", { class: "legend" }, `${number}, ${inMinutes(step.minutes)}${where}`),
           title,
         ),
         make(
           "div",
           { class: "lesson-words" },
-          ...step.paragraphs.map((/** @type {string} */ one) => make("p", {}, one)),
+          ...step.paragraphs.map((paragraph) => make("p", {}, paragraph)),
         ),
         make(
           "div",
           { class: "lesson-figure" },
           make("h4", {}, "Try it"),
           make("p", { class: "lesson-exercise" }, step.exercise),
-          FIGURES[step.name](step.figures, this),
+          FIGURES[step.name](/** @type {never} */ (step.figures), this),
         ),
         this.question(step),
       ),
@@ -281,41 +289,33 @@ export class LessonPanel {
   mark() {
     const steps = this.steps ?? /** @type {StepAnswer[]} */ ([]),
       at = this.at(),
-      right = steps.filter((one) => this.done[one.name]).length;
-    const items = steps.map((one, other) =>
-      make(
+      right = steps.filter((step) => this.done[step.name]).length;
+    const items = steps.map(({ name, title, minutes }, number) => {
+      const link = {
+        href: `#panel=lesson&step=${name}`,
+        "data-step": name,
+        "aria-current": number === at ? "step" : null,
+        onclick: state.follow({ panel: "lesson", step: name }),
+      };
+      const mark = this.done[name] ? "\u2713" : String(number || "\u2013");
+      const tried = this.done[name] ? ", answered" : ", tried";
+      const time = ` ${inMinutes(minutes)}${name in this.done ? tried : ""}`;
+      return make(
         "li",
         {},
         make(
           "a",
-          {
-            href: `#panel=lesson&step=${one.name}`,
-            "data-step": one.name,
-            "aria-current": other === at ? "step" : null,
-            onclick: state.follow({ panel: "lesson", step: one.name }),
-          },
-          make(
-            "span",
-            { class: "lesson-mark", "aria-hidden": "true" },
-            this.done[one.name] ? "\u2713" : other ? String(other) : "\u2013",
-          ),
-          make(
-            "span",
-            {},
-            one.title,
-            make(
-              "small",
-              {},
-              ` ${inMinutes(one.minutes)}${one.name in this.done ? `, ${this.done[one.name] ? "answered" : "tried"}` : ""}`,
-            ),
-          ),
+          link,
+          make("span", { class: "lesson-mark", "aria-hidden": "true" }, mark),
+          make("span", {}, title, make("small", {}, time)),
         ),
-      ),
-    );
+      );
+    });
     const open =
       /** @type {HTMLDetailsElement | null} */ (this.list.firstElementChild)?.open ??
       matchMedia(WIDE).matches;
-    const total = steps.reduce((sum, one) => sum + one.minutes, 0);
+    const total = steps.reduce((sum, step) => sum + step.minutes, 0);
+    const praise = right === steps.length ? " Well done: that is all of them." : "";
     this.list.replaceChildren(
       make(
         "details",
@@ -326,23 +326,23 @@ export class LessonPanel {
       make(
         "p",
         { class: "legend", id: "lesson-progress" },
-        `${right} of ${steps.length} questions answered.${right === steps.length ? " Well done: that is all of them." : ""}`,
+        `${right} of ${steps.length} questions answered.${praise}`,
       ),
     );
   }
 
   /** @param {StepAnswer} step */
   question(step) {
-    const asked = step.question,
+    const { question } = step,
       verdict = make("div", { class: "lesson-verdict", "aria-live": "polite" });
     const known = this.answers[step.name];
     const field =
-      asked.kind === "choice"
+      question.kind === "choice"
         ? make(
             "fieldset",
             {},
-            make("legend", {}, asked.text),
-            ...asked.options.map((/** @type {string} */ option, /** @type {number} */ at) =>
+            make("legend", {}, question.text),
+            ...question.options.map((option, at) =>
               make(
                 "label",
                 {},
@@ -350,7 +350,7 @@ export class LessonPanel {
                   type: "radio",
                   name: "answer",
                   value: at,
-                  checked: known?.given === String(at),
+                  checked: known?.text === String(at),
                 }),
                 make("span", {}, option),
               ),
@@ -359,7 +359,7 @@ export class LessonPanel {
         : make(
             "div",
             {},
-            make("label", { for: "lesson-number" }, asked.text),
+            make("label", { for: "lesson-number" }, question.text),
             make("input", {
               id: "lesson-number",
               type: "text",
@@ -367,7 +367,7 @@ export class LessonPanel {
               inputmode: "decimal",
               autocomplete: "off",
               maxlength: 60,
-              value: known?.given ?? "",
+              value: known?.text ?? "",
             }),
           );
     if (known) this.judge(verdict, known);
@@ -388,31 +388,23 @@ export class LessonPanel {
     return form;
   }
 
-  /** @param {StepAnswer} step @param {string} given @param {HTMLElement} verdict */
-  async check(step, given, verdict) {
+  /** @param {StepAnswer} step @param {string} answer @param {HTMLElement} verdict */
+  async check(step, answer, verdict) {
     const say = (/** @type {string} */ text) =>
       verdict.replaceChildren(make("p", { class: "bad" }, text));
-    if (!given.trim())
-      return say(
-        step.question.kind === "choice"
-          ? "Choose one of the answers first."
-          : "Write a number first.",
-      );
+    const isChoice = step.question.kind === "choice";
+    if (!answer.trim())
+      return say(isChoice ? "Choose one of the answers first." : "Write a number first.");
     try {
-      const found = await api.post("/api/lesson/check", {
-        ...this.sent,
-        step: step.name,
-        answer: given,
-      });
-      if (!isSame(questionOf(this.steps, step.name), step.question)) return; // something else is asked by now
-      this.answers[step.name] = { given, ...found };
-      this.judge(
-        verdict.isConnected || this.drawn !== step.name
-          ? verdict
-          : this.step.querySelector(".lesson-verdict"),
-        found,
-      );
-      this.done[step.name] = found.is_right || Boolean(this.done[step.name]);
+      const body = { ...this.sent, step: step.name, answer };
+      const judgement = /** @type {AnswerVerdict} */ (await api.post("/api/lesson/check", body));
+      // Something else may be asked by now.
+      if (!isSame(questionOf(this.steps, step.name), step.question)) return;
+      this.answers[step.name] = { text: answer, ...judgement };
+      const drawn = /** @type {HTMLElement | null} */ (this.step.querySelector(".lesson-verdict"));
+      const isGone = !verdict.isConnected && this.drawn === step.name;
+      this.judge((isGone && drawn) || verdict, judgement);
+      this.done[step.name] = judgement.is_right || Boolean(this.done[step.name]);
       try {
         sessionStorage.setItem(KEPT, JSON.stringify(this.done));
       } catch {
@@ -424,15 +416,15 @@ export class LessonPanel {
     }
   }
 
-  /** @param {HTMLElement} verdict @param {AnswerVerdict} found */
-  judge(verdict, found) {
+  /** @param {HTMLElement} verdict @param {AnswerVerdict} judgement */
+  judge(verdict, { is_right, sentence, why }) {
     verdict.replaceChildren(
       make(
         "p",
-        { class: found.is_right ? "good" : "bad" },
-        make("strong", {}, `${found.is_right ? "\u2713" : "\u2717"} ${found.sentence}`),
+        { class: is_right ? "good" : "bad" },
+        make("strong", {}, `${is_right ? "\u2713" : "\u2717"} ${sentence}`),
       ),
-      make("p", {}, found.why),
+      make("p", {}, why),
     );
   }
 }

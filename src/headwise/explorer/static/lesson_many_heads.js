@@ -1,5 +1,8 @@
 // @ts-check
-/** Figures of the warm-up and the first three steps: what many heads are for, and what each works on. */
+/** Figures of the warm-up and the first three steps: why many heads, and what each works on. */
+
+/** @import {HeadsFigure, ProjectionsFigure, RowFigure} from "./types.js" */
+/** @import {WarmUpFigure, WhyManyFigure} from "./types.js" */
 
 import { make } from "./head_view.js";
 import {
@@ -33,17 +36,18 @@ const AXES = /** @type {Record<string, string>} */ ({
 /** Room for a token's label that stands, in sixteenths of a rem. */
 const NARROWEST = 13;
 
-/** Cat sleeps, step by step, in one head or the other. @param {any} f */
+/** Cat sleeps, step by step, in one head or the other. @param {WarmUpFigure} f */
 export function warmUp(f) {
   const flow = make("div", { class: "lesson-flow" });
-  const said = make("p", { class: "lesson-said", "aria-live": "polite" });
+  const summary = make("p", { class: "lesson-said", "aria-live": "polite" });
   const size = f.queries[0][0].length;
   const draw = (/** @type {number} */ head) => {
     const own = [head * size, (head + 1) * size],
       words = f.tokens,
       at = `head ${head}`;
-    const sharp = f.weights[head].map((/** @type {number[]} */ row) => Math.max(...row)),
-      best = sharp.indexOf(Math.max(...sharp));
+    const sharp = f.weights[head].map((row) => Math.max(...row)),
+      best = sharp.indexOf(Math.max(...sharp)),
+      other = words[1 - best].replace(/^./, (letter) => letter.toUpperCase());
     flow.replaceChildren(
       matrix("1. Input", `what comes in; ${at} reads the marked columns`, f.input, words, {
         marked: own,
@@ -66,27 +70,31 @@ export function warmUp(f) {
       }),
       matrix("9. Output", "concat times Wo", f.output, words),
     );
-    said.textContent = `In ${at}, ${words[best]} stays sharp: it gives ${share(sharp[best])} to one word. ${words[1 - best].replace(/^./, (/** @type {string} */ one) => one.toUpperCase())} shares evenly.`;
+    summary.textContent =
+      `In ${at}, ${words[best]} stays sharp: it gives ${share(sharp[best])} to one word. ` +
+      `${other} shares evenly.`;
   };
   draw(0);
-  return make("div", {}, toggles("Head", ["Head 0", "Head 1"], 0, draw), said, flow);
+  return make("div", {}, toggles("Head", ["Head 0", "Head 1"], draw), summary, flow);
 }
 
-/** Every head's row of weights, over the one row that would have to do for all. @param {any} f */
+/** Every head's row of weights, and the average row. @param {WhyManyFigure} f */
 export function whyMany(f) {
   const { tokens } = f.place,
     isWhole = f.keys.length === tokens.length,
-    top = Math.max(...f.heads.map((/** @type {any} */ one) => one.largest), f.single.largest);
-  const said = make("p", { class: "lesson-said", "aria-live": "polite" });
+    top = Math.max(...f.heads.map((head) => head.largest), f.single.largest);
+  const summary = make("p", { class: "lesson-said", "aria-live": "polite" });
   const like = (/** @type {number} */ nats) => `${nats.toFixed(2)} nats`;
-  const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) =>
+  const look = (/** @type {RowFigure} */ row) =>
+    `${share(row.largest)} on ${named(tokens, row.largest_key)}`;
+  const rows = f.heads.map((head, at) =>
     make(
       "button",
       {
         type: "button",
         class: "lesson-row",
-        "data-head": one.name,
-        "aria-label": `${one.name}: ${share(one.largest)} on ${named(tokens, one.largest_key)}, entropy ${like(one.entropy)}`,
+        "data-head": head.name,
+        "aria-label": `${head.name}: ${look(head)}, entropy ${like(head.entropy)}`,
         onclick: () => choose(at),
         onkeydown: (/** @type {KeyboardEvent} */ event) => {
           const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -96,24 +104,27 @@ export function whyMany(f) {
           rows[chosen].focus();
         },
       },
-      make("span", {}, one.name),
-      standing(one.weights, top),
-      make("span", { class: "number" }, like(one.entropy)),
+      make("span", {}, head.name),
+      standing(head.weights, top),
+      make("span", { class: "number" }, like(head.entropy)),
     ),
   );
   let chosen = f.place.head;
   const choose = (/** @type {number} */ at) => {
     chosen = Math.max(0, Math.min(rows.length - 1, at));
-    rows.forEach((/** @type {any} */ row, /** @type {number} */ other) => {
+    rows.forEach((row, other) => {
       row.setAttribute("aria-pressed", String(other === chosen));
       row.tabIndex = other === chosen ? 0 : -1;
     });
     back.disabled = chosen === 0;
     on.disabled = chosen === rows.length - 1;
-    const one = f.heads[chosen],
-      kept = f.single.weights[f.keys.indexOf(one.largest_key)],
-      rest = isWhole ? "" : ` Of its whole row, ${share(one.resting)} was left out.`;
-    said.textContent = `${one.name} puts ${share(one.largest)} on ${named(tokens, one.largest_key)}, and is as blurred as an even look at ${Math.exp(one.entropy).toFixed(1)} tokens. The average row puts ${share(kept)} there.${rest}`;
+    const head = f.heads[chosen],
+      average = f.single.weights[f.keys.indexOf(head.largest_key)],
+      rest = isWhole ? "" : ` Of its whole row, ${share(head.resting)} was left out.`;
+    summary.textContent =
+      `${head.name} puts ${look(head)}, and is as blurred as an even look at ` +
+      `${Math.exp(head.entropy).toFixed(1)} tokens. The average row puts ${share(average)} there.` +
+      rest;
   };
   const back = make(
     "button",
@@ -126,7 +137,7 @@ export function whyMany(f) {
     {
       class: "lesson-row single",
       role: "img",
-      "aria-label": `Average of all heads: ${share(f.single.largest)} on ${named(tokens, f.single.largest_key)}, entropy ${like(f.single.entropy)}`,
+      "aria-label": `Average of all heads: ${look(f.single)}, entropy ${like(f.single.entropy)}`,
     },
     make("span", {}, "average"),
     standing(f.single.weights, top),
@@ -136,11 +147,7 @@ export function whyMany(f) {
     "div",
     { class: "lesson-row axis" },
     make("span"),
-    make(
-      "div",
-      { class: "lesson-axis" },
-      ...f.keys.map((/** @type {number} */ at) => label(tokens[at])),
-    ),
+    make("div", { class: "lesson-axis" }, ...f.keys.map((at) => label(tokens[at]))),
     make("span"),
   );
   choose(chosen);
@@ -148,7 +155,7 @@ export function whyMany(f) {
     "div",
     {},
     make("div", { class: "controls" }, back, on),
-    said,
+    summary,
     make(
       "div",
       { class: "scroll" },
@@ -169,7 +176,10 @@ export function whyMany(f) {
     make(
       "p",
       { class: "legend" },
-      `Bars are weights, all to one scale${isWhole ? "" : ", without the tokens left out"}; the number beside a row is its entropy. The heads' rows have ${like(f.mean_entropy)} and a largest weight of ${share(f.mean_largest)}, on average; their average row has ${like(f.single.entropy)} and ${share(f.single.largest)}.`,
+      `Bars are weights, all to one scale${isWhole ? "" : ", without the tokens left out"}; the ` +
+        `number beside a row is its entropy. The heads' rows have ${like(f.mean_entropy)} and a ` +
+        `largest weight of ${share(f.mean_largest)}, on average; their average row has ` +
+        `${like(f.single.entropy)} and ${share(f.single.largest)}.`,
     ),
   );
 }
@@ -180,13 +190,16 @@ function inWords(shape) {
   return axes.map(([, name, count]) => counted(Number(count), AXES[name] ?? name)).join(" \u00d7 ");
 }
 
-/** One token's input, query, key and value; another token is asked for. @param {any} f @param {Panel} panel */
+/**
+ * One token's input, query, key and value; another token can be chosen.
+ * @param {ProjectionsFigure} f @param {Panel} panel
+ */
 export function projections(f, panel) {
   const { tokens, position, name } = f.place;
   const picker = make(
     "div",
     { class: "lesson-tokens", role: "group", "aria-label": "Token to follow" },
-    ...tokens.map((/** @type {string} */ token, /** @type {number} */ at) =>
+    ...tokens.map((token, at) =>
       make(
         "button",
         {
@@ -217,7 +230,8 @@ export function projections(f, panel) {
     make(
       "p",
       { class: "legend" },
-      "Bars go up for numbers above 0 and down for those below. Point at one, or walk with the arrow keys, to read it.",
+      "Bars go up for numbers above 0 and down for those below. Point at one, or walk with the " +
+        "arrow keys, to read it.",
     ),
     make(
       "div",
@@ -229,15 +243,17 @@ export function projections(f, panel) {
         make(
           "tr",
           {},
-          ...["step", "shape", "how it is made"].map((one) => make("th", { scope: "col" }, one)),
+          ...["step", "shape", "how it is made"].map((title) =>
+            make("th", { scope: "col" }, title),
+          ),
         ),
-        ...f.shapes.map((/** @type {any} */ one) =>
+        ...f.shapes.map(({ step, shape, formula }) =>
           make(
             "tr",
             {},
-            make("th", { scope: "row" }, one.step),
-            make("td", {}, inWords(one.shape)),
-            make("td", { class: "lesson-formula" }, one.formula),
+            make("th", { scope: "row" }, step),
+            make("td", {}, inWords(shape)),
+            make("td", { class: "lesson-formula" }, formula),
           ),
         ),
       ),
@@ -245,15 +261,15 @@ export function projections(f, panel) {
   );
 }
 
-/** A width cut into pieces, one a head, and what other cuts would be. @param {any} f */
+/** A width cut into one piece per head, and other ways to cut it. @param {HeadsFigure} f */
 export function heads(f) {
-  const own = f.table.findIndex((/** @type {any} */ row) => row.is_own);
-  const widest = Math.max(...f.table.map((/** @type {any} */ row) => row.numbers));
+  const own = f.table.findIndex((row) => row.is_own);
+  const widest = Math.max(...f.table.map((row) => row.numbers));
   const pieces = make("div"),
-    said = make("p", { class: "lesson-said", "aria-live": "polite" });
+    summary = make("p", { class: "lesson-said", "aria-live": "polite" });
   const number = (/** @type {number} */ value) =>
     make("td", { class: "number" }, value.toLocaleString("en"));
-  const rows = f.table.map((/** @type {any} */ row, /** @type {number} */ at) =>
+  const rows = f.table.map((row, at) =>
     make(
       "tr",
       { onclick: () => choose(at) },
@@ -279,9 +295,9 @@ export function heads(f) {
   );
   const choose = (/** @type {number} */ at) => {
     const row = f.table[at];
-    rows.forEach((/** @type {any} */ one, /** @type {number} */ other) => {
-      one.className = other === at ? "chosen" : "";
-      one.querySelector("button").setAttribute("aria-pressed", String(other === at));
+    rows.forEach((line, other) => {
+      line.className = other === at ? "chosen" : "";
+      line.querySelector("button")?.setAttribute("aria-pressed", String(other === at));
     });
     const gap = row.num_heads > 64 ? 0.08 * row.d_key : 0.004 * widest;
     const drawn = Array.from({ length: row.num_heads }, (_, head) =>
@@ -293,10 +309,10 @@ export function heads(f) {
         width: (row.d_key - gap).toFixed(3),
       }),
     );
-    const where = row.is_own
-      ? ` ${f.place.name} is marked: numbers ${f.columns[0].toLocaleString("en")} to ${(f.columns[1] - 1).toLocaleString("en")}.`
-      : "";
-    said.textContent = `${counted(row.num_heads, "head")} of ${counted(row.d_key, "number")}: ${row.numbers.toLocaleString("en")} in all.${where}`;
+    const [start, last] = [f.columns[0], f.columns[1] - 1].map((at) => at.toLocaleString("en"));
+    const where = row.is_own ? ` ${f.place.name} is marked: numbers ${start} to ${last}.` : "";
+    const pieceWords = `${counted(row.num_heads, "head")} of ${counted(row.d_key, "number")}`;
+    summary.textContent = `${pieceWords}: ${row.numbers.toLocaleString("en")} in all.${where}`;
     pieces.replaceChildren(
       make(
         "svg",
@@ -305,7 +321,7 @@ export function heads(f) {
           viewBox: `0 0 ${widest} 30`,
           preserveAspectRatio: "none",
           role: "img",
-          "aria-label": said.textContent,
+          "aria-label": summary.textContent,
         },
         ...drawn,
       ),
@@ -317,9 +333,9 @@ export function heads(f) {
   return make(
     "div",
     {},
-    said,
+    summary,
     pieces,
-    ...(f.num_kv_heads < f.num_heads ? [groups(f)] : []),
+    ...(f.groups.length < f.num_heads ? [groups(f)] : []),
     make(
       "div",
       { class: "scroll" },
@@ -334,8 +350,8 @@ export function heads(f) {
         make(
           "tr",
           {},
-          ...titles.map((one, at) =>
-            make("th", { scope: "col", class: at > 0 && at < 5 ? "number" : "" }, one),
+          ...titles.map((title, at) =>
+            make("th", { scope: "col", class: at > 0 && at < 5 ? "number" : "" }, title),
           ),
         ),
         ...rows,
@@ -344,17 +360,18 @@ export function heads(f) {
     make(
       "p",
       { class: "legend" },
-      `Heads of 64 to 128 numbers are usual. A head of fewer numbers than there are tokens cannot make every map of ${most} by ${most}: its rank is too low.`,
+      "Heads of 64 to 128 numbers are usual. A head of fewer numbers than there are tokens " +
+        `cannot make every map of ${most} by ${most}: its rank is too low.`,
     ),
   );
 }
 
-/** Which heads share keys and values. @param {any} f */
+/** Which heads share keys and values. @param {HeadsFigure} f */
 function groups(f) {
   return make(
     "ul",
     { class: "lesson-groups", "aria-label": "KV heads and the heads that read them" },
-    ...f.groups.map((/** @type {number[]} */ served, /** @type {number} */ kv) =>
+    ...f.groups.map((served, kv) =>
       make(
         "li",
         {},

@@ -1,9 +1,8 @@
 // @ts-check
-/** What the lesson's figures are made of: bars, strips of numbers, matrices, toggles, tokens in words. */
+/** Parts of the lesson's figures: bars, strips of numbers, matrices, toggles, tokens in words. */
 
 import { make } from "./head_view.js";
 
-/** @typedef {{layer: number, head: number, name: string, position: number, token: string, tokens: string[]}} Place */
 /** @typedef {{choose: (position: number) => void}} Panel */
 
 const ORDINALS = ["th", "st", "nd", "rd"];
@@ -16,7 +15,10 @@ export function number(value) {
   return signed(value, Math.max(0, Math.min(5, 2 - Math.floor(Math.log10(size)))));
 }
 
-/** With so many digits, and a minus that is as wide as a digit. @param {number} value @param {number} [digits] */
+/**
+ * With some digits after the point, and a minus that is as wide as a digit.
+ * @param {number} value @param {number} [digits]
+ */
 export const signed = (value, digits = 2) =>
   value
     .toFixed(digits)
@@ -35,11 +37,15 @@ export const share = (value) =>
 export const counted = (count, noun) =>
   `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
-/** A token in a sentence, with its turn where the text has it several times. @param {string[]} tokens @param {number} at */
+/**
+ * A token in a sentence, numbered if the text has it several times.
+ * @param {string[]} tokens @param {number} at
+ */
 export function named(tokens, at) {
   const token = tokens[at],
-    same = tokens.flatMap((one, where) => (one === token ? [where] : []));
-  return `"\u2068${token.trim() || "\u00b7"}\u2069"${same.length > 1 ? ` (${ordinal(same.indexOf(at) + 1)})` : ""}`;
+    same = tokens.flatMap((other, where) => (other === token ? [where] : [])),
+    turn = same.length > 1 ? ` (${ordinal(same.indexOf(at) + 1)})` : "";
+  return `"\u2068${token.trim() || "\u00b7"}\u2069"${turn}`;
 }
 
 /** A place in a row: 3rd. @param {number} count */
@@ -50,32 +56,40 @@ export const ordinal = (count) =>
 export const label = (token) =>
   make("bdi", { class: "lesson-token", title: token }, token.trim() || "\u00b7");
 
-/** @param {Element} node @param {Record<string, string>} style @returns {any} */
-export function styled(node, style) {
-  Object.assign(/** @type {HTMLElement} */ (node).style, style);
-  return node;
+/**
+ * @template {HTMLElement} Kind
+ * @param {Kind} element @param {Record<string, string>} style
+ * @returns {Kind}
+ */
+export function styled(element, style) {
+  Object.assign(element.style, style);
+  return element;
 }
+
+/** @param {number} part */
+const percent = (part) => `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%`;
 
 /** A bar as long as its share of the room. @param {number} part @param {string} [kind] */
 export const bar = (part, kind = "") =>
   make(
     "span",
     { class: `lesson-bar ${kind}`, "aria-hidden": "true" },
-    styled(make("span"), { width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%` }),
+    styled(make("span"), { width: percent(part) }),
   );
 
-/** @param {Element} drawn @param {number} part */
+/** Make a bar longer or shorter. @param {HTMLElement} drawn @param {number} part */
 export const stretch = (drawn, part) =>
-  styled(/** @type {Element} */ (drawn.firstElementChild), {
-    width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%`,
-  });
+  styled(/** @type {HTMLElement} */ (drawn.firstElementChild), { width: percent(part) });
 
-/** A bar to the right for more than nothing, to the left for less. @param {number} value @param {number} top @param {string} [kind] */
-export function twoSided(value, top, kind = "") {
+/**
+ * A bar to the right for a number above 0, to the left for one below.
+ * @param {number} value @param {number} top
+ */
+export function twoSided(value, top) {
   const part = 50 * Math.min(1, Math.abs(value) / (top || 1));
   return make(
     "span",
-    { class: `lesson-bar two-sided ${kind} ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
+    { class: `lesson-bar two-sided ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
     styled(make("span"), {
       width: `${part.toFixed(2)}%`,
       marginLeft: `${(value < 0 ? 50 - part : 50).toFixed(2)}%`,
@@ -84,12 +98,12 @@ export function twoSided(value, top, kind = "") {
 }
 
 /**
- * Buttons of which one is pressed.
- * @param {string} words @param {string[]} labels @param {number} chosen @param {(at: number) => void} choose
+ * Buttons of which one is pressed, at first the first.
+ * @param {string} words @param {string[]} labels @param {(at: number) => void} choose
  */
-export function toggles(words, labels, chosen, choose) {
+export function toggles(words, labels, choose) {
   const press = (/** @type {number} */ at) =>
-    buttons.forEach((one, other) => one.setAttribute("aria-pressed", String(other === at)));
+    buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === at)));
   const buttons = labels.map((text, at) =>
     make(
       "button",
@@ -103,7 +117,7 @@ export function toggles(words, labels, chosen, choose) {
       text,
     ),
   );
-  press(chosen);
+  press(0);
   return make("div", { class: "controls", role: "group", "aria-label": words }, ...buttons);
 }
 
@@ -128,13 +142,15 @@ export const standing = (weights, top) =>
   );
 
 /**
- * Numbers as small bars, up for more than nothing and down for less; each is read by pointing or with arrow keys.
+ * Numbers as small bars, up if above 0 and down if below; each is read by pointing or with arrow
+ * keys.
  * @param {string} name @param {string} about @param {number[]} values
  */
 export function strip(name, about, values) {
   const top = Math.max(...values.map(Math.abs)) || 1,
     wide = values.length > 96 ? 1 : 0.84;
-  const usual = `${counted(values.length, "number")}, from ${signed(Math.min(...values))} to ${signed(Math.max(...values))}`;
+  const range = `from ${signed(Math.min(...values))} to ${signed(Math.max(...values))}`,
+    usual = `${counted(values.length, "number")}, ${range}`;
   const rects = values.map((value, at) =>
     make("rect", {
       class: value < 0 ? "below" : "above",
@@ -232,7 +248,14 @@ export function matrix(title, formula, rows, names, how = {}) {
   const marked = (/** @type {number[] | undefined} */ part, /** @type {number} */ at) =>
     part !== undefined && at >= part[0] && at < part[1];
   const head = how.columns
-    ? [make("tr", {}, make("td"), ...how.columns.map((one) => make("th", { scope: "col" }, one)))]
+    ? [
+        make(
+          "tr",
+          {},
+          make("td"),
+          ...how.columns.map((title) => make("th", { scope: "col" }, title)),
+        ),
+      ]
     : [];
   return make(
     "table",

@@ -1,5 +1,8 @@
 // @ts-check
-/** Figures of the last four steps: from scores to weights, to a mixture, to the output, to what is missed. */
+/** Figures of the last four steps: scores, mixing, output, and heads to spare. */
+
+/** @import {MixingFigure, OutputFigure, ScoresFigure} from "./types.js" */
+/** @import {SpareFigure, SpareHeadFigure} from "./types.js" */
 
 import { make } from "./head_view.js";
 import {
@@ -19,35 +22,43 @@ import {
 
 const TENTHS = 10;
 
-/** The logits that the softmax sees; null for a token that is blocked. @param {any} f @param {number[]} scores @returns {(number | null)[]} */
+/**
+ * The logits that the softmax sees; null for a token that is blocked.
+ * @param {ScoresFigure} f @param {number[]} scores
+ */
 export const logitsOf = (f, scores) =>
   scores.map((score, at) => {
-    if (f.added[at] === null) return null;
+    const added = f.added[at];
+    if (added === null) return null;
     const scaled = score * f.scale;
-    return (f.softcap === null ? scaled : f.softcap * Math.tanh(scaled / f.softcap)) + f.added[at];
+    return (f.softcap === null ? scaled : f.softcap * Math.tanh(scaled / f.softcap)) + added;
   });
 
-/** The weights of a row of logits; a sink takes part in the sum alone. @param {(number | null)[]} logits @param {number | null} sink @returns {number[]} */
+/**
+ * The weights of a row of logits; a sink takes part in the sum alone.
+ * @param {(number | null)[]} logits @param {number | null} sink
+ */
 export function softmax(logits, sink) {
-  const all = [...logits, sink].filter((one) => one !== null).map(Number),
+  const all = [...logits, sink].filter((logit) => logit !== null),
     top = Math.max(...all);
-  const whole = all.reduce((sum, one) => sum + Math.exp(one - top), 0);
-  return logits.map((one) => (one === null ? 0 : Math.exp(one - top) / whole));
+  const total = all.reduce((sum, logit) => sum + Math.exp(logit - top), 0);
+  return logits.map((logit) => (logit === null ? 0 : Math.exp(logit - top) / total));
 }
+
+/** @param {string[]} texts */
+const spans = (texts) => texts.map((text) => make("span", {}, text));
 
 /** A row of scores to drag, and its softmax. */
 class Row {
-  /** @param {any} f */
+  /** @param {ScoresFigure} f */
   constructor(f) {
     this.f = f;
     this.tokens = f.place.tokens;
     this.scores = [...f.scores];
-    const seen = f.scores.filter(
-      (/** @type {number} */ _, /** @type {number} */ at) => f.added[at] !== null,
-    );
+    const seen = f.scores.filter((_, at) => f.added[at] !== null);
     this.low = Math.min(0, Math.min(...seen) - 1.5 * f.step);
     this.high = Math.max(0, Math.max(...seen) + 2 * f.step);
-    this.touched = f.drag.key;
+    this.touched = f.dragged;
     this.leader = -1;
     this.lead = make("p", { class: "lesson-said", "aria-live": "polite" });
     this.sum = make("p", { class: "lesson-sum" });
@@ -64,28 +75,19 @@ class Row {
       },
       "Reset the scores",
     );
-    this.lines = this.tokens.map((/** @type {string} */ token, /** @type {number} */ at) =>
-      this.line(token, at),
-    );
+    this.lines = this.tokens.map((token, at) => this.line(token, at));
+    const where = `${named(this.tokens, f.place.position)} in ${f.place.name}`;
+    const label = `Scores and weights of ${where}`;
+    const titles = ["token", "score: drag it", "", "weight", "now", "before"];
     this.el = make(
       "div",
       {},
       this.lead,
       make(
         "div",
-        {
-          class: "lesson-scores",
-          role: "group",
-          "aria-label": `Scores and weights of ${named(this.tokens, f.place.position)} in ${f.place.name}`,
-        },
-        make(
-          "div",
-          { class: "lesson-score titles" },
-          ...["token", "score: drag it", "", "weight", "now", "before"].map((one) =>
-            make("span", {}, one),
-          ),
-        ),
-        ...this.lines.map((/** @type {any} */ one) => one.el),
+        { class: "lesson-scores", role: "group", "aria-label": label },
+        make("div", { class: "lesson-score titles" }, ...spans(titles)),
+        ...this.lines.map(({ el }) => el),
       ),
       this.sum,
       make("div", { class: "controls" }, this.reset),
@@ -93,7 +95,8 @@ class Row {
       make(
         "p",
         { class: "legend" },
-        `Keys: an arrow moves a score by ${number(f.step / TENTHS)}, Page Up and Page Down by ${number(f.step)}, which is 1 after scaling.`,
+        `Keys: an arrow moves a score by ${number(f.step / TENTHS)}, Page Up and Page Down by ` +
+          `${number(f.step)}, which is 1 after scaling.`,
       ),
     );
     this.draw();
@@ -103,18 +106,17 @@ class Row {
   line(token, at) {
     const before = make("span", { class: "number was" }, share(this.f.weights[at]));
     if (this.f.added[at] === null) {
-      return {
-        el: make(
-          "div",
-          { class: "lesson-score blocked" },
-          label(token),
-          make("span", { class: "lesson-blocked" }, "cannot be seen"),
-          make("span"),
-          bar(0),
-          make("span", { class: "number" }, "0.00"),
-          before,
-        ),
-      };
+      const el = make(
+        "div",
+        { class: "lesson-score blocked" },
+        label(token),
+        make("span", { class: "lesson-blocked" }, "cannot be seen"),
+        make("span"),
+        bar(0),
+        make("span", { class: "number" }, "0.00"),
+        before,
+      );
+      return { el, draw() {} };
     }
     const fill = make("span", { class: "fill" }),
       thumb = make("span", { class: "thumb" });
@@ -132,10 +134,10 @@ class Row {
         onpointerdown: (/** @type {PointerEvent} */ event) => {
           slider.setPointerCapture(event.pointerId);
           slider.focus();
-          this.drag(at, event);
+          this.drag(at, event, slider);
         },
         onpointermove: (/** @type {PointerEvent} */ event) => {
-          if (slider.hasPointerCapture(event.pointerId)) this.drag(at, event);
+          if (slider.hasPointerCapture(event.pointerId)) this.drag(at, event, slider);
         },
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(at, event),
       },
@@ -152,24 +154,23 @@ class Row {
       left: `${(100 * this.f.weights[at]).toFixed(2)}%`,
     });
     drawn.append(old);
-    return {
-      slider,
-      fill,
-      thumb,
-      score,
-      weight,
-      drawn,
-      el: make(
-        "div",
-        { class: "lesson-score" },
-        label(token),
-        slider,
-        score,
-        drawn,
-        weight,
-        before,
-      ),
+    const parts = [label(token), slider, score, drawn, weight, before];
+    const el = make("div", { class: "lesson-score" }, ...parts);
+    /** Show the current score and its weight. @param {number} value @param {number} part */
+    const draw = (value, part) => {
+      const [left, right] = [Math.min(0, value), Math.max(0, value)].map((end) =>
+        this.percent(end),
+      );
+      styled(fill, { left, width: `calc(${right} - ${left})` });
+      styled(thumb, { left: this.percent(value) });
+      el.classList.toggle("moved", Math.abs(value - this.f.scores[at]) > 1e-9);
+      score.textContent = signed(value);
+      weight.textContent = share(part);
+      stretch(drawn, part);
+      slider.setAttribute("aria-valuenow", value.toFixed(2));
+      slider.setAttribute("aria-valuetext", `score ${signed(value)}, weight ${part.toFixed(3)}`);
     };
+    return { el, draw };
   }
 
   /** @param {number} score */
@@ -177,13 +178,16 @@ class Row {
     return `${((100 * (score - this.low)) / (this.high - this.low)).toFixed(2)}%`;
   }
 
-  /** To the tenth of a step that is nearest. @param {number} at @param {PointerEvent} event */
-  drag(at, event) {
-    const box = this.lines[at].slider.getBoundingClientRect(),
+  /**
+   * To the tenth of a step that is nearest.
+   * @param {number} at @param {PointerEvent} event @param {HTMLElement} slider
+   */
+  drag(at, event, slider) {
+    const box = slider.getBoundingClientRect(),
       first = this.f.scores[at],
       grain = this.f.step / TENTHS;
-    const wanted = this.low + ((this.high - this.low) * (event.clientX - box.left)) / box.width;
-    this.put(at, first + Math.round((wanted - first) / grain) * grain);
+    const score = this.low + ((this.high - this.low) * (event.clientX - box.left)) / box.width;
+    this.put(at, first + Math.round((score - first) / grain) * grain);
   }
 
   /** @param {number} at @param {KeyboardEvent} event */
@@ -217,23 +221,7 @@ class Row {
     const { f } = this,
       logits = logitsOf(f, this.scores),
       weights = softmax(logits, f.sink);
-    this.lines.forEach((/** @type {any} */ line, /** @type {number} */ at) => {
-      if (!line.slider) return;
-      const score = this.scores[at],
-        left = this.percent(Math.min(0, score)),
-        right = this.percent(Math.max(0, score));
-      styled(line.fill, { left, width: `calc(${right} - ${left})` });
-      styled(line.thumb, { left: this.percent(score) });
-      line.el.classList.toggle("moved", Math.abs(score - f.scores[at]) > 1e-9);
-      line.score.textContent = signed(score);
-      line.weight.textContent = share(weights[at]);
-      stretch(line.drawn, weights[at]);
-      line.slider.setAttribute("aria-valuenow", score.toFixed(2));
-      line.slider.setAttribute(
-        "aria-valuetext",
-        `score ${signed(score)}, weight ${weights[at].toFixed(3)}`,
-      );
-    });
+    this.lines.forEach((line, at) => line.draw(this.scores[at], weights[at]));
     this.reset.disabled = this.scores.every((score, at) => score === f.scores[at]);
     this.tell(logits, weights);
   }
@@ -241,35 +229,35 @@ class Row {
   /** @param {(number | null)[]} logits @param {number[]} weights */
   tell(logits, weights) {
     const { f, tokens, touched } = this,
-      sum = weights.reduce((one, other) => one + other, 0),
+      sum = weights.reduce((total, weight) => total + weight, 0),
       leader = weights.indexOf(Math.max(...weights));
     if (leader !== this.leader) this.lead.textContent = `${named(tokens, leader)} leads the row.`;
     this.leader = leader;
-    this.sum.textContent =
-      f.sink === null
-        ? `All weights together: ${sum.toFixed(3)}`
-        : `All weights together: ${sum.toFixed(3)}, and ${(1 - sum).toFixed(3)} for the sink, which is no token: 1.000`;
-    const scaled = this.scores[touched] * f.scale,
-      logit = Number(logits[touched]);
-    const capped = f.softcap === null ? "" : `, capped to ${number(logit - f.added[touched])}`,
-      added = f.added[touched] ? `, with what is added ${number(logit)}` : "";
-    const power = Math.exp(logit),
-      whole = power / weights[touched];
-    const shares =
-      Number.isFinite(whole) && power > 0
-        ? ` e to that power is ${number(power)}, out of ${number(whole)} for the whole row: ${weights[touched].toFixed(3)}.`
-        : "";
-    this.steps.textContent = `${named(tokens, touched)}: ${signed(this.scores[touched])} \u00d7 ${number(f.scale)} = ${number(scaled)}${capped}${added}.${shares}`;
+    const rest = `, and ${(1 - sum).toFixed(3)} for the sink, which is no token: 1.000`;
+    this.sum.textContent = `All weights together: ${sum.toFixed(3)}${f.sink === null ? "" : rest}`;
+    const logit = Number(logits[touched]),
+      added = Number(f.added[touched]),
+      power = Math.exp(logit),
+      total = power / weights[touched];
+    let steps = `${named(tokens, touched)}: ${signed(this.scores[touched])} \u00d7 `;
+    steps += `${number(f.scale)} = ${number(this.scores[touched] * f.scale)}`;
+    if (f.softcap !== null) steps += `, capped to ${number(logit - added)}`;
+    steps += added ? `, with what is added ${number(logit)}.` : ".";
+    if (Number.isFinite(total) && power > 0) {
+      steps += ` e to that power is ${number(power)}, out of ${number(total)} for the whole row: `;
+      steps += `${weights[touched].toFixed(3)}.`;
+    }
+    this.steps.textContent = steps;
   }
 }
 
-/** @param {any} f */
+/** @param {ScoresFigure} f */
 export const scores = (f) => new Row(f).el;
 
-/** What each token brings to the mixed vector. @param {any} f */
+/** What each token brings to the mixed vector. @param {MixingFigure} f */
 export function mixing(f) {
   const { tokens, name } = f.place,
-    shown = f.mixed.length,
+    first = `the first ${f.mixed.length} of ${counted(f.d_value, "number")}`,
     most = Math.max(...f.lengths) || 1;
   const top = Math.max(...f.mixed.map(Math.abs), ...f.parts.flat().map(Math.abs)) || 1;
   const detail = make("div", {
@@ -278,7 +266,7 @@ export function mixing(f) {
     role: "group",
     "aria-label": "Value, part and sum",
   });
-  const rows = tokens.map((/** @type {string} */ token, /** @type {number} */ at) =>
+  const rows = tokens.map((token, at) =>
     make(
       "button",
       {
@@ -288,7 +276,9 @@ export function mixing(f) {
         onclick: () => choose(at),
         onfocus: () => choose(at),
         onpointerenter: () => choose(at),
-        "aria-label": `${named(tokens, at)}: weight ${share(f.weights[at])}, length of its part ${number(f.lengths[at])}`,
+        "aria-label":
+          `${named(tokens, at)}: weight ${share(f.weights[at])}, ` +
+          `length of its part ${number(f.lengths[at])}`,
       },
       label(token),
       bar(f.weights[at]),
@@ -300,9 +290,7 @@ export function mixing(f) {
   const cell = (/** @type {number} */ value, /** @type {boolean} */ isDrawn = false) =>
     make("td", {}, signed(value, 3), ...(isDrawn ? [twoSided(value, top)] : []));
   const choose = (/** @type {number} */ at) => {
-    rows.forEach((/** @type {any} */ row, /** @type {number} */ other) =>
-      row.setAttribute("aria-pressed", String(other === at)),
-    );
+    rows.forEach((row, other) => row.setAttribute("aria-pressed", String(other === at)));
     const titles = [
       "number",
       "its value",
@@ -314,21 +302,17 @@ export function mixing(f) {
       make(
         "table",
         { class: "matrix lesson-sums" },
-        make(
-          "caption",
-          {},
-          `What ${named(tokens, at)} brings to the first ${shown} of ${counted(f.d_value, "number")}`,
-        ),
-        make("tr", {}, ...titles.map((one) => make("th", { scope: "col" }, one))),
-        ...f.mixed.map((/** @type {number} */ whole, /** @type {number} */ one) =>
+        make("caption", {}, `What ${named(tokens, at)} brings to ${first}`),
+        make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))),
+        ...f.mixed.map((mixed, index) =>
           make(
             "tr",
             {},
-            make("th", { scope: "row" }, String(one + 1)),
-            cell(f.values[at][one]),
-            cell(f.parts[at][one], true),
-            cell(whole - f.parts[at][one]),
-            cell(whole, true),
+            make("th", { scope: "row" }, String(index + 1)),
+            cell(f.values[at][index]),
+            cell(f.parts[at][index], true),
+            cell(mixed - f.parts[at][index]),
+            cell(mixed, true),
           ),
         ),
       ),
@@ -349,57 +333,59 @@ export function mixing(f) {
       make(
         "div",
         { class: "lesson-part titles" },
-        ...["token", "weight", "", "length of its part", ""].map((one) => make("span", {}, one)),
+        ...spans(["token", "weight", "", "length of its part", ""]),
       ),
       ...rows,
     ),
     make(
       "p",
       { class: "legend" },
-      `Checked: the parts of all tokens add up to the mixed vector of ${name}, with a difference of at most ${number(f.difference)}.`,
+      `Checked: the parts of all tokens add up to the mixed vector of ${name}, with a difference ` +
+        `of at most ${number(f.difference)}.`,
     ),
   );
 }
 
-/** Who fills which numbers, before and after Wo. @param {any} f */
+/** Who fills which numbers, before and after Wo. @param {OutputFigure} f */
 export function output(f) {
-  let after = false,
+  let isAfter = false,
     chosen = f.place.head;
-  const width = f.heads.at(-1).columns[1],
-    said = make("p", { class: "lesson-said", "aria-live": "polite" }),
+  const width = f.heads.length * f.d_value,
+    summary = make("p", { class: "lesson-said", "aria-live": "polite" }),
     table = make("div", {
       class: "scroll",
       tabindex: 0,
       role: "group",
       "aria-label": "First numbers",
     });
-  const longest = (/** @type {string} */ key) =>
-    Math.max(...f.heads.map((/** @type {any} */ one) => one[key])) || 1;
+  const longest = (/** @type {"concat_length" | "length" | "share"} */ key) =>
+    Math.max(...f.heads.map((head) => head[key])) || 1;
   const tops = {
     before: longest("concat_length"),
     after: longest("length"),
     share: longest("share"),
   };
   const fills = f.heads.map(() => make("span"));
-  const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) =>
-    make(
+  const rows = f.heads.map((head, at) => {
+    const percent = `${(100 * head.share).toFixed(1)}%`;
+    return make(
       "button",
       {
         type: "button",
         class: "lesson-owner",
-        "data-head": one.name,
+        "data-head": head.name,
         onclick: () => {
           chosen = at;
           draw();
         },
-        "aria-label": `${one.name}: ${(100 * one.share).toFixed(1)}% of what all heads add`,
+        "aria-label": `${head.name}: ${percent} of what all heads add`,
       },
-      make("span", {}, one.name),
+      make("span", {}, head.name),
       make("span", { class: "lesson-columns", "aria-hidden": "true" }, fills[at]),
-      bar(one.share / tops.share, "other"),
-      make("span", { class: "number" }, `${(100 * one.share).toFixed(1)}%`),
-    ),
-  );
+      bar(head.share / tops.share, "other"),
+      make("span", { class: "number" }, percent),
+    );
+  });
   const line = (/** @type {string} */ words, /** @type {number[]} */ values) =>
     make(
       "tr",
@@ -407,61 +393,54 @@ export function output(f) {
       make("th", { scope: "row" }, words),
       ...values.map((value) => make("td", {}, signed(value, 3))),
     );
+  const whole = (/** @type {number} */ value) => value.toLocaleString("en");
   const draw = () => {
-    f.heads.forEach((/** @type {any} */ one, /** @type {number} */ at) => {
-      const long = after ? one.length / tops.after : one.concat_length / tops.before,
-        part = after ? one.touched / f.d_model : f.d_value / width;
+    f.heads.forEach((head, at) => {
+      const long = isAfter ? head.length / tops.after : head.concat_length / tops.before,
+        part = isAfter ? head.touched / f.d_model : f.d_value / width;
       styled(fills[at], {
-        left: after ? "0" : `${(100 * one.columns[0]) / width}%`,
+        left: isAfter ? "0" : `${(100 * head.columns[0]) / width}%`,
         width: `${100 * part}%`,
         height: `${Math.max(8, 100 * long).toFixed(1)}%`,
       });
       rows[at].setAttribute("aria-pressed", String(at === chosen));
     });
-    const one = f.heads[chosen];
-    said.textContent = after
-      ? `After Wo, ${one.name} has a hand in ${one.touched.toLocaleString("en")} of the ${f.d_model.toLocaleString("en")} numbers. Segregation: ${f.segregation_output.toFixed(2)}.`
-      : `Before Wo, ${one.name} fills numbers ${one.columns[0].toLocaleString("en")} to ${(one.columns[1] - 1).toLocaleString("en")} of ${width.toLocaleString("en")}, and no other head does. Segregation: ${f.segregation_concat.toFixed(2)}.`;
-    const lines = after
+    const { name, touched, columns, contribution, concat } = f.heads[chosen];
+    summary.textContent = isAfter
+      ? `After Wo, ${name} has a hand in ${whole(touched)} of the ${whole(f.d_model)} numbers. ` +
+        `Segregation: ${f.segregation_output.toFixed(2)}.`
+      : `Before Wo, ${name} fills numbers ${whole(columns[0])} to ${whole(columns[1] - 1)} of ` +
+        `${whole(width)}, and no other head does. Segregation: ${f.segregation_concat.toFixed(2)}.`;
+    const lines = isAfter
       ? [
-          line(`${one.name} adds`, one.contribution),
+          line(`${name} adds`, contribution),
           ...(f.bias ? [line("bias", f.bias)] : []),
           line("output", f.output),
         ]
-      : [line(`mixed by ${one.name}`, one.concat)];
+      : [line(`mixed by ${name}`, concat)];
+    const caption = isAfter
+      ? `First numbers of the output, ${whole(f.d_model)} in all`
+      : `First numbers of its ${f.d_value} in the concat`;
     table.replaceChildren(
-      make(
-        "table",
-        { class: "matrix lesson-few" },
-        make(
-          "caption",
-          {},
-          after
-            ? `First numbers of the output, ${f.d_model.toLocaleString("en")} in all`
-            : `First numbers of its ${f.d_value} in the concat`,
-        ),
-        ...lines,
-      ),
+      make("table", { class: "matrix lesson-few" }, make("caption", {}, caption), ...lines),
     );
   };
   draw();
   return make(
     "div",
     {},
-    toggles("Side of Wo", ["Before Wo", "After Wo"], 0, (at) => {
-      after = at === 1;
+    toggles("Side of Wo", ["Before Wo", "After Wo"], (at) => {
+      isAfter = at === 1;
       draw();
     }),
-    said,
+    summary,
     make(
       "div",
       { class: "lesson-owners", role: "group", "aria-label": "Heads and the numbers they fill" },
       make(
         "div",
         { class: "lesson-owner titles" },
-        ...["head", "numbers it fills", "share of the output", ""].map((one) =>
-          make("span", {}, one),
-        ),
+        ...spans(["head", "numbers it fills", "share of the output", ""]),
       ),
       ...rows,
     ),
@@ -474,47 +453,47 @@ export function output(f) {
     make(
       "p",
       { class: f.adds_up ? "good" : "bad" },
-      `Checked: the heads${f.bias ? " and the bias" : ""} ${f.adds_up ? "add up to" : "miss"} the output; the largest difference is ${number(f.difference)}.`,
+      `Checked: the heads${f.bias ? " and the bias" : ""} ${f.adds_up ? "add up to" : "miss"} ` +
+        `the output; the largest difference is ${number(f.difference)}.`,
     ),
   );
 }
 
-/** Heads silenced one at a time. @param {any} f */
+/** Heads silenced one at a time. @param {SpareFigure} f */
 export function spare(f) {
-  let silent = -1;
-  /** Heads whose effect is known: the question asks for it. @type {Set<any>} */
+  let silent = /** @type {SpareHeadFigure | null} */ (null);
+  /** Heads whose effect is known: the question asks for it. @type {Set<SpareHeadFigure>} */
   const tried = new Set();
   const kind = `lesson-owner spare${f.has_roles ? " with-roles" : ""}`,
     all = f.heads.length;
-  const most = Math.max(...f.heads.map((/** @type {any} */ one) => one.effect)) || 1,
+  const most = Math.max(...f.heads.map(({ effect }) => effect)) || 1,
     answer = make("div", { class: "lesson-answer", "aria-live": "polite" });
-  const row = (/** @type {any} */ one, /** @type {number} */ at) => {
-    const isKnown = tried.has(one),
+  const row = (/** @type {SpareHeadFigure} */ head, /** @type {number} */ at) => {
+    const isKnown = tried.has(head),
+      effect = isKnown ? `: effect ${number(head.effect)}` : "",
       place = tried.size === all ? `, ${at ? `${ordinal(at + 1)} ` : ""}most missed of ${all}` : "";
     return make(
       "button",
       {
         type: "button",
         class: kind,
-        "data-head": one.name,
-        "aria-pressed": String(f.heads.indexOf(one) === silent),
-        onclick: () => press(one),
-        "aria-label": `Silence ${one.name}${place}${isKnown ? `: effect ${number(one.effect)}` : ""}`,
+        "data-head": head.name,
+        "aria-pressed": String(head === silent),
+        onclick: () => press(head),
+        "aria-label": `Silence ${head.name}${place}${effect}`,
       },
-      make("span", {}, `${tried.size === all ? `${one.rank}. ` : ""}${one.name}`),
-      bar(isKnown ? one.effect / most : 0),
-      make("span", { class: "number" }, isKnown ? number(one.effect) : "?"),
-      ...(f.has_roles
-        ? [make("span", { class: "lesson-roles" }, one.roles.join(", ") || "no clear role")]
+      make("span", {}, `${tried.size === all ? `${head.rank}. ` : ""}${head.name}`),
+      bar(isKnown ? head.effect / most : 0),
+      make("span", { class: "number" }, isKnown ? number(head.effect) : "?"),
+      ...(head.roles
+        ? [make("span", { class: "lesson-roles" }, head.roles.join(", ") || "no clear role")]
         : []),
     );
   };
   const titles = make(
     "div",
     { class: `${kind} titles` },
-    ...["head", "how far the answer moves", "", ...(f.has_roles ? ["roles"] : [])].map((one) =>
-      make("span", {}, one),
-    ),
+    ...spans(["head", "how far the answer moves", "", ...(f.has_roles ? ["roles"] : [])]),
   );
   const list = make("div", {
     class: "lesson-owners",
@@ -526,41 +505,36 @@ export function spare(f) {
     {
       type: "button",
       onclick: () => {
-        f.heads.forEach((/** @type {any} */ one) => tried.add(one));
+        f.heads.forEach((head) => tried.add(head));
         draw();
         focus(f.heads[0]);
       },
     },
     "Show and rank all",
   );
-  /** @param {any} one */
-  function press(one) {
-    const at = f.heads.indexOf(one);
-    silent = silent === at ? -1 : at;
-    tried.add(one);
+  /** @param {SpareHeadFigure} head */
+  function press(head) {
+    silent = silent === head ? null : head;
+    tried.add(head);
     draw();
-    focus(one);
+    focus(head);
   }
-  /** The button that had it is gone. @param {any} one */
-  function focus(one) {
-    /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${one.name}"]`))?.focus();
+  /** The button that had it is gone. @param {SpareHeadFigure} head */
+  function focus({ name }) {
+    /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${name}"]`))?.focus();
   }
   function draw() {
     const ordered =
-      tried.size === all ? f.heads : [...f.heads].sort((one, other) => one.head - other.head);
+      tried.size === all ? f.heads : [...f.heads].sort((left, right) => left.head - right.head);
     list.replaceChildren(titles, ...ordered.map(row));
     show.hidden = tried.size === all;
     answer.replaceChildren(
-      make(
-        "p",
-        { class: "lesson-said" },
-        silent < 0 ? "No head is silent." : `${f.heads[silent].name} is silent.`,
-      ),
+      make("p", { class: "lesson-said" }, `${silent?.name ?? "No head"} is silent.`),
       ...(f.next.length ? [continued(f, silent)] : [measured(f, silent)]),
     );
   }
   draw();
-  const words = Object.entries(f.role_words).filter(([, said]) => said);
+  const words = Object.entries(f.role_words).filter(([, meaning]) => meaning);
   return make(
     "div",
     {},
@@ -577,37 +551,32 @@ export function spare(f) {
           make(
             "dl",
             { class: "lesson-words-of-roles" },
-            ...words.flatMap(([role, said]) => [make("dt", {}, role), make("dd", {}, said)]),
+            ...words.flatMap(([role, meaning]) => [make("dt", {}, role), make("dd", {}, meaning)]),
           ),
         ]
       : []),
   );
 }
 
-/** What a causal model would go on with. @param {any} f @param {number} silent */
+/**
+ * What a causal model would go on with.
+ * @param {SpareFigure} f @param {SpareHeadFigure | null} silent
+ */
 function continued(f, silent) {
-  const after = silent < 0 ? null : f.heads[silent].next,
-    top =
-      Math.max(...f.next.map((/** @type {any} */ one) => one.probability), ...(after ?? [0])) || 1;
+  const after = silent?.next,
+    top = Math.max(...f.next.map(({ probability }) => probability), ...(after ?? [0])) || 1,
+    titles = ["token", "untouched", silent ? `without ${silent.name}` : "one head silent"];
   return make(
     "table",
     { class: "lesson-next" },
     make("caption", {}, "What the model would go on with"),
-    make(
-      "tr",
-      {},
-      ...[
-        "token",
-        "untouched",
-        silent < 0 ? "one head silent" : `without ${f.heads[silent].name}`,
-      ].map((one) => make("th", { scope: "col" }, one)),
-    ),
-    ...f.next.map((/** @type {any} */ one, /** @type {number} */ at) =>
+    make("tr", {}, ...titles.map((title) => make("th", { scope: "col" }, title))),
+    ...f.next.map(({ token, probability }, at) =>
       make(
         "tr",
         {},
-        make("th", { scope: "row" }, label(one.token)),
-        make("td", {}, bar(one.probability / top), one.probability.toFixed(3)),
+        make("th", { scope: "row" }, label(token)),
+        make("td", {}, bar(probability / top), probability.toFixed(3)),
         make(
           "td",
           {},
@@ -620,24 +589,19 @@ function continued(f, silent) {
 }
 
 /** What each unit is called, and says when nothing changes. */
-const UNITS = /** @type {Record<string, [string, string]>} */ ({
+const UNITS = {
   cosine: ["Cosine to the untouched embedding", "1.0000"],
   nats: ["How far its predictions move, in nats", "0"],
   loss: ["Loss", "unchanged"],
-});
+};
 
-/** The answer's distance from the untouched one. @param {any} f @param {number} silent */
-function measured(f, silent) {
-  const [words, usual] = UNITS[f.unit],
-    value = f.heads[silent]?.value;
-  return make(
-    "p",
-    {},
-    `${words}: `,
-    make(
-      "strong",
-      { class: "lesson-value" },
-      silent < 0 ? usual : f.unit === "cosine" ? value.toFixed(4) : number(value),
-    ),
-  );
+/**
+ * The answer's distance from the untouched one.
+ * @param {SpareFigure} f @param {SpareHeadFigure | null} silent
+ */
+function measured({ unit }, silent) {
+  const [words, unchanged] = UNITS[unit];
+  const format = unit === "cosine" ? (/** @type {number} */ value) => value.toFixed(4) : number;
+  const value = silent ? format(silent.value) : unchanged;
+  return make("p", {}, `${words}: `, make("strong", { class: "lesson-value" }, value));
 }

@@ -2,7 +2,9 @@
 /** The planner: what heads cost, by sliders, beside models that are known. */
 
 /** @import {HeadChoiceAnswer, ModelAnswer, PlanAnswer} from "./types.js" */
-/** A plan with its numbers by name. @typedef {PlanAnswer & Record<string, any>} Point */
+/** @typedef {keyof typeof AXES} Axis */
+/** A known model, or the planned one. @typedef {PlanAnswer & {isOwn?: boolean}} Point */
+/** @typedef {{name: string, words: string, values: number[], usual: number}} Slider */
 
 import * as api from "./api.js";
 import { make } from "./head_view.js";
@@ -56,6 +58,7 @@ const AXES = {
   num_heads: "Heads",
   d_key: "Size of a head",
 };
+/** @type {[number, string][]} */
 const UNITS = [
   [1e12, "T"],
   [1e9, "G"],
@@ -66,8 +69,7 @@ const UNITS = [
 /** @param {number} value */
 function short(value) {
   for (const [size, unit] of UNITS)
-    if (value >= /** @type {number} */ (size))
-      return `${(value / /** @type {number} */ (size)).toPrecision(3)}${unit}`;
+    if (value >= size) return `${(value / size).toPrecision(3)}${unit}`;
   return String(Math.round(value));
 }
 
@@ -114,41 +116,38 @@ function beside(places, names, unit) {
 }
 
 export class PlanPanel {
-  /** @param {ModelAnswer} about @param {{fail: (error: any) => void}} page */
-  constructor(about, page) {
-    this.page = page;
+  /** @param {ModelAnswer} about */
+  constructor(about) {
     this.known = /** @type {Point[] | null} */ (null);
-    /** @type {Point | null} */
-    this.found = null;
-    this.values = Object.fromEntries(SLIDERS.map((one) => [one.name, one.usual]));
+    /** The costs at the sliders' values. @type {PlanAnswer | null} */
+    this.planned = null;
+    /** @type {Record<string, number>} */
+    this.values = Object.fromEntries(SLIDERS.map(({ name, usual }) => [name, usual]));
     /** KV heads that were asked for; there are fewer where they do not divide the heads. */
     this.asked = this.values.kv_heads;
-    this.shown = /** @type {Record<string, {input: any, said: any, values: number[]}>} */ ({});
-    this.across = "parameters_attention";
-    this.up = "cache_bytes";
+    /** @type {Record<string, {input: HTMLInputElement, output: HTMLElement, values: number[]}>} */
+    this.sliders = {};
+    this.across = /** @type {Axis} */ ("parameters_attention");
+    this.up = /** @type {Axis} */ ("cache_bytes");
     this.result = make("div", { "aria-live": "polite" });
     this.plot = make("div");
     this.choices = make("div", { class: "scroll" });
     addEventListener("resize", () => this.draw());
-    const own = this.fromModel(about);
-    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) =>
-      make(
-        "label",
-        {},
-        `${words} `,
-        make(
-          "select",
-          {
-            onchange: (/** @type {any} */ event) => {
-              this[side] = event.target.value;
-              this.draw();
-            },
-          },
-          ...Object.entries(AXES).map(
-            ([name, said]) => new Option(said, name, false, name === this[side]),
-          ),
-        ),
+    const first = about.layers[0] ?? { heads: 0, kv_heads: 0 };
+    const model =
+      `The loaded model ${about.name} has ${about.layers.length} layers of ${first.heads} heads ` +
+      `over ${first.kv_heads} KV heads.`;
+    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) => {
+      const options = Object.entries(AXES).map(
+        ([name, title]) => new Option(title, name, false, name === this[side]),
       );
+      const onchange = () => {
+        this[side] = /** @type {Axis} */ (select.value);
+        this.draw();
+      };
+      const select = make("select", { onchange }, ...options);
+      return make("label", {}, `${words} `, select);
+    };
     document
       .getElementById("planner")
       ?.append(
@@ -158,8 +157,8 @@ export class PlanPanel {
           make(
             "div",
             {},
-            make("div", { class: "sliders" }, ...SLIDERS.flatMap((one) => this.slider(one))),
-            own,
+            make("div", { class: "sliders" }, ...SLIDERS.flatMap((slider) => this.slider(slider))),
+            make("p", { class: "hint" }, model),
             this.result,
             make("h3", {}, "How to share the width out"),
             this.choices,
@@ -174,49 +173,41 @@ export class PlanPanel {
       );
   }
 
-  /** @param {ModelAnswer} about */
-  fromModel(about) {
-    return make(
-      "p",
-      { class: "hint" },
-      `The loaded model ${about.name} has ${about.layers.length} layers of ${about.layers[0]?.heads ?? 0} heads over ${about.layers[0]?.kv_heads ?? 0} KV heads.`,
-    );
-  }
-
-  /** @param {{name: string, words: string, values: number[], usual: number}} one */
-  slider(one) {
-    const said = make("output", {}, one.usual.toLocaleString("en"));
+  /** @param {Slider} slider */
+  slider({ name, words, values, usual }) {
+    const id = `plan-${name}`;
+    const output = make("output", {}, usual.toLocaleString("en"));
     const input = make("input", {
       type: "range",
       min: 0,
-      max: one.values.length - 1,
+      max: values.length - 1,
       step: 1,
-      value: one.values.indexOf(one.usual),
-      id: `plan-${one.name}`,
-      "aria-valuetext": one.usual.toLocaleString("en"),
+      value: values.indexOf(usual),
+      id,
+      "aria-valuetext": usual.toLocaleString("en"),
       oninput: () => {
-        const isEach = this.values.kv_heads === this.values.heads; // then every head keeps a KV head of its own
-        this.put(one.name, one.values[Number(input.value)]);
-        if (one.name === "kv_heads") this.asked = this.values.kv_heads;
-        if (one.name === "heads" && isEach) this.asked = this.values.heads;
-        if (one.name === "heads")
-          this.put(
-            "kv_heads",
-            one.values.filter((kv) => this.values.heads % kv === 0 && kv <= this.asked).at(-1) ?? 1,
-          );
+        const isEach = this.values.kv_heads === this.values.heads; // each head has its own KV head
+        this.put(name, values[Number(input.value)]);
+        const { heads } = this.values;
+        if (name === "kv_heads") this.asked = this.values.kv_heads;
+        if (name === "heads" && isEach) this.asked = heads;
+        if (name === "heads") {
+          const divisors = values.filter((kv) => heads % kv === 0 && kv <= this.asked);
+          this.put("kv_heads", divisors.at(-1) ?? 1);
+        }
         this.later();
       },
     });
-    this.shown[one.name] = { input, said, values: one.values };
-    return [make("label", { for: `plan-${one.name}` }, one.words), input, said];
+    this.sliders[name] = { input, output, values };
+    return [make("label", { for: id }, words), input, output];
   }
 
   /** Move a slider. @param {string} name @param {number} value */
   put(name, value) {
-    const { input, said, values } = this.shown[name];
+    const { input, output, values } = this.sliders[name];
     this.values[name] = value;
     input.value = String(values.indexOf(value));
-    said.textContent = value.toLocaleString("en");
+    output.textContent = value.toLocaleString("en");
     input.setAttribute("aria-valuetext", value.toLocaleString("en"));
   }
 
@@ -237,18 +228,17 @@ export class PlanPanel {
     if (values.d_model % values.heads)
       values.d_key = Math.max(1, Math.round(values.d_model / values.heads));
     try {
-      this.known ??= await api.get("/api/plan/known");
-      const [found, choices] = await Promise.all([
+      this.known ??= /** @type {Point[]} */ (await api.get("/api/plan/known"));
+      const width = api.query({ d_model: values.d_model, length: values.length });
+      const answers = await Promise.all([
         api.get(`/api/plan?${api.query(values)}`, mine.signal),
-        api.get(
-          `/api/plan/heads?${api.query({ d_model: values.d_model, length: values.length })}`,
-          mine.signal,
-        ),
+        api.get(`/api/plan/heads?${width}`, mine.signal),
       ]);
-      this.found = found;
-      this.tell(found, choices);
+      const [plan, choices] = /** @type {[PlanAnswer, HeadChoiceAnswer[]]} */ (answers);
+      this.planned = plan;
+      this.tell(plan, choices);
       this.draw();
-      document.body.dataset.planned = String(found.parameters_attention);
+      document.body.dataset.planned = String(plan.parameters_attention);
     } catch (error) {
       if (mine.signal.aborted) return;
       this.result.replaceChildren(
@@ -257,12 +247,14 @@ export class PlanPanel {
     }
   }
 
-  /** @param {Point} found @param {HeadChoiceAnswer[]} choices */
-  tell(found, choices) {
+  /** @param {PlanAnswer} plan @param {HeadChoiceAnswer[]} choices */
+  tell(plan, choices) {
     const row = (/** @type {string} */ words, /** @type {string} */ value) =>
       make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
-    const isEven = found.d_model % found.num_heads === 0;
-    const uneven = `${found.num_heads} heads do not share a width of ${found.d_model.toLocaleString("en")} evenly: each is taken as ${found.d_key} wide.`;
+    const isEven = plan.d_model % plan.num_heads === 0;
+    const uneven =
+      `${plan.num_heads} heads do not share a width of ${plan.d_model.toLocaleString("en")} ` +
+      `evenly: each is taken as ${plan.d_key} wide.`;
     this.result.replaceChildren(
       ...(isEven ? [] : [make("p", { class: "hint" }, uneven)]),
       make(
@@ -271,20 +263,20 @@ export class PlanPanel {
         make(
           "caption",
           {},
-          `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`,
+          `${plan.num_heads} heads of ${plan.d_key}, ${plan.num_kv_heads} KV heads, bfloat16`,
         ),
-        row("Parameters of one layer", found.parameters_layer.toLocaleString("en")),
-        row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
-        row("Multiply-adds a token", short(found.multiply_adds_per_token)),
-        row("KV cache", size(found.cache_bytes)),
-        row("All weights of one layer, materialised", size(found.weight_matrix_bytes)),
+        row("Parameters of one layer", plan.parameters_layer.toLocaleString("en")),
+        row("Parameters of all layers", plan.parameters_attention.toLocaleString("en")),
+        row("Multiply-adds a token", short(plan.multiply_adds_per_token)),
+        row("KV cache", size(plan.cache_bytes)),
+        row("All weights of one layer, materialised", size(plan.weight_matrix_bytes)),
         row(
           "Operations a byte read in decoding",
-          found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2),
+          plan.decode_intensity == null ? "" : plan.decode_intensity.toFixed(2),
         ),
       ),
     );
-    const shown = choices.filter((one) => one.heads <= 256);
+    const shown = choices.filter(({ heads }) => heads <= 256);
     this.choices.replaceChildren(
       make(
         "table",
@@ -292,20 +284,24 @@ export class PlanPanel {
         make(
           "caption",
           {},
-          "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the memory of materialised weights, which grows with the heads.",
+          "Every number of heads that divides the width takes the same parameters and " +
+            "multiply-adds. What differs is the size of each head, and the memory of " +
+            "materialised weights, which grows with the heads.",
         ),
         make(
           "tr",
           {},
-          ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one)),
+          ...["heads", "size of each", "remarks"].map((title) =>
+            make("th", { scope: "col" }, title),
+          ),
         ),
-        ...shown.map((one) =>
+        ...shown.map(({ heads, d_key, remarks }) =>
           make(
             "tr",
             {},
-            make("th", { scope: "row", class: "number" }, String(one.heads)),
-            make("td", { class: "number" }, String(one.d_key)),
-            make("td", {}, one.remarks.join(", ")),
+            make("th", { scope: "row", class: "number" }, String(heads)),
+            make("td", { class: "number" }, String(d_key)),
+            make("td", {}, remarks.join(", ")),
           ),
         ),
       ),
@@ -313,19 +309,19 @@ export class PlanPanel {
   }
 
   draw() {
-    if (!this.known || !this.found) return;
-    const points = [{ ...this.found, name: "yours", own: true }, ...this.known].filter(
-      (one) => one[this.across] > 0 && one[this.up] > 0,
-    );
+    if (!this.known || !this.planned) return;
+    const { across, up, planned } = this;
+    const own = /** @type {Point} */ ({ ...planned, name: "yours", isOwn: true });
+    const points = [own, ...this.known].filter((point) => point[across] > 0 && point[up] > 0);
     const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1,
       over = 14 * (unit - 1); // small drawings have large letters
     const log = Math.log10,
-      range = (/** @type {string} */ axis) => {
-        const values = points.map((one) => log(one[axis]));
+      range = (/** @type {Axis} */ axis) => {
+        const values = points.map((point) => log(point[axis]));
         return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
       };
-    const [left, right] = range(this.across),
-      [low, high] = range(this.up);
+    const [left, right] = range(across),
+      [low, high] = range(up);
     const x = (/** @type {number} */ value) =>
       60 + (520 * (log(value) - left)) / (right - left || 1);
     const y = (/** @type {number} */ value) => 360 - (340 * (log(value) - low)) / (high - low || 1);
@@ -344,25 +340,27 @@ export class PlanPanel {
         make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }),
         make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)),
       );
-    const places = points.map((one) => [x(one[this.across]), y(one[this.up])]);
-    const dots = points.map((one, at) =>
+    const places = points.map((point) => [x(point[across]), y(point[up])]);
+    const dots = points.map((point, at) =>
       make(
         "circle",
         {
-          class: one.own ? "other" : "bar-rect",
+          class: point.isOwn ? "other" : "bar-rect",
           cx: places[at][0],
           cy: places[at][1],
-          r: one.own ? 7 : 4,
+          r: point.isOwn ? 7 : 4,
         },
-        make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`),
+        make("title", {}, `${point.name}: ${short(point[across])}, ${short(point[up])}`),
       ),
     );
     const labels = beside(
       places,
-      points.map((one) => one.name),
+      points.map((point) => point.name),
       unit,
     ).flatMap((place, at) => (place ? [make("text", place, points[at].name)] : []));
-    const names = /** @type {Record<string, string>} */ (AXES);
+    const label =
+      `Known models: ${AXES[up]} against ${AXES[across]}; yours has ${short(planned[across])} ` +
+      `and ${short(planned[up])}`;
     this.plot.replaceChildren(
       make(
         "svg",
@@ -370,13 +368,13 @@ export class PlanPanel {
           class: unit > 1 ? "bars large" : "bars",
           viewBox: `0 ${-over} 660 ${363 + 29 * unit + over}`,
           role: "img",
-          "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}`,
+          "aria-label": label,
         },
         ...ticks,
         ...dots,
         ...labels,
-        make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, names[this.across]),
-        make("text", { x: 4, y: 12 - over }, names[this.up]),
+        make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, AXES[across]),
+        make("text", { x: 4, y: 12 - over }, AXES[up]),
       ),
       make(
         "p",

@@ -18,7 +18,7 @@ const USUAL = {
   text: "",
 };
 const LONGEST = 2000;
-/** Milliseconds that the address waits for further changes: Safari takes no more than 100 in 30 seconds. */
+/** Milliseconds that the address waits for further changes: Safari takes only 100 in 30 seconds. */
 const REST = 300;
 
 /** @type {Set<(changed: Set<string>) => void>} */
@@ -27,13 +27,13 @@ const listeners = new Set();
 let now = read();
 /** Set while the address waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
-/** The address that was last heard of; if it is another by now, one was typed whose event is still to come. */
+/** The last known address; if it has changed, a typed one's event is still to come. */
 let known = location.hash;
 
-/** What the address says, and the usual for the rest; a text that is too long for it is kept beside it. */
+/** What the address says, and the usual for the rest; a text too long for it is kept beside it. */
 function read() {
-  const said = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in USUAL);
-  return { ...USUAL, ...history.state, ...Object.fromEntries(said) };
+  const pairs = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in USUAL);
+  return { ...USUAL, ...history.state, ...Object.fromEntries(pairs) };
 }
 
 /** @param {string} name @returns {string} */
@@ -59,7 +59,7 @@ export const follow = (values) => (event) => {
 };
 
 /**
- * The address may be refused or wait: whoever listens hears of a change in any case.
+ * The address may be refused or wait: listeners are called in each case.
  * @param {Record<string, string>} next @param {"replaceState" | "pushState"} [how]
  */
 function change(next, how = "replaceState") {
@@ -83,11 +83,11 @@ function flush() {
 /** @param {"replaceState" | "pushState"} how */
 function write(how) {
   const isLong = now.text.length > LONGEST;
-  const said = Object.entries(now).filter(
+  const pairs = Object.entries(now).filter(
     ([name, value]) => value !== USUAL[name] && !(name === "text" && isLong),
   );
   try {
-    history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
+    history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(pairs)}`);
   } catch {
     /* the address stays as it is */
   }

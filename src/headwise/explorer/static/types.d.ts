@@ -19,12 +19,6 @@ export interface Contribution {
   equal_share: number;
 }
 
-export interface DragFigure {
-  key: number;
-  score: number;
-  weight: number;
-}
-
 export interface HeadAnswer {
   head: string;
   stack: string;
@@ -44,8 +38,6 @@ export interface HeadChoiceAnswer {
   heads: number;
   d_key: number;
   remarks: string[];
-  parameters: number;
-  multiply_adds: number;
 }
 
 export interface HeadCountFigure {
@@ -68,9 +60,7 @@ export interface HeadGrid {
 export interface HeadsFigure {
   place: Place;
   d_model: number;
-  d_key: number;
   num_heads: number;
-  num_kv_heads: number;
   num_tokens: number;
   columns: number[];
   groups: number[][];
@@ -163,15 +153,11 @@ export interface OwnerFigure {
 }
 
 export interface Place {
-  model: string;
   layer: number;
   head: number;
   name: string;
   position: number;
-  token: string;
   tokens: string[];
-  is_special: boolean[];
-  is_cut: boolean;
 }
 
 export interface PlanAnswer {
@@ -180,7 +166,6 @@ export interface PlanAnswer {
   num_heads: number;
   num_kv_heads: number;
   d_key: number;
-  num_layers: number;
   parameters_layer: number;
   parameters_attention: number;
   multiply_adds_per_token: number;
@@ -224,7 +209,6 @@ export interface QuestionAnswer {
   text: string;
   kind: "choice" | "number";
   options: string[];
-  tolerance: number;
 }
 
 export interface RoleEvidence {
@@ -265,9 +249,8 @@ export interface ScoresFigure {
   softcap: number | null;
   added: (number | null)[];
   sink: number | null;
-  scaled: number[];
   weights: number[];
-  drag: DragFigure;
+  dragged: number;
   step: number;
 }
 
@@ -304,7 +287,6 @@ export interface SpareHeadFigure {
   rank: number;
   value: number;
   effect: number;
-  share: number;
   roles: string[] | null;
   next: number[];
 }

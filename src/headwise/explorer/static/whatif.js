@@ -2,13 +2,13 @@
 /** The panel of changes: heads silenced or scaled, and what the model then says. */
 
 /** @import {ModelAnswer, Prediction, Similarity, WhatIfAnswer} from "./types.js" */
+/** @import {Page} from "./page.js" */
 
 import * as api from "./api.js";
 import { Grid } from "./grid.js";
 import { make } from "./head_view.js";
+import { byId } from "./page.js";
 import * as state from "./state.js";
-
-const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 
 /** A table that may be too wide, and is then scrolled by keys, too. */
 const SCROLLED = {
@@ -22,19 +22,26 @@ const SCROLLED = {
 const heads = (count) => `${count} ${count === 1 ? "head" : "heads"}`;
 
 export class WhatIfPanel {
-  /** @param {ModelAnswer} about @param {{fail: (error: any) => void, say: (text: string) => void}} page */
+  /** @param {ModelAnswer} about @param {Page} page */
   constructor(about, page) {
     this.about = about;
     this.page = page;
-    this.grid = new Grid($("switches"), about.layers, { press: (name) => this.press(name) });
-    this.chosen = "";
-    this.said = this.text = /** @type {string} */ ("");
-    const isSimilar = about.kind === "similarity";
-    $("sentences").hidden = $("sentences-label").hidden = !isSimilar;
-    $("sentences").addEventListener("change", () => this.run());
-    $("factor").addEventListener("input", () => this.scale(Number($("factor").value)));
-    $("reset").addEventListener("click", () => state.set({ off: "" }));
-    $("keep").addEventListener("click", () => this.keep());
+    this.sentences = byId("sentences", HTMLTextAreaElement);
+    this.factor = byId("factor", HTMLInputElement);
+    this.factorText = byId("factor-said", HTMLOutputElement);
+    this.outcome = byId("outcome", HTMLElement);
+    this.saved = byId("saved", HTMLElement);
+    const press = (/** @type {string} */ name) => this.press(name);
+    this.grid = new Grid(byId("switches", HTMLElement), about.layers, { press });
+    this.chosen = this.text = /** @type {string} */ ("");
+    /** The request whose answer is shown or awaited. */
+    this.sent = "";
+    this.sentences.hidden = about.kind !== "similarity";
+    byId("sentences-label", HTMLElement).hidden = this.sentences.hidden;
+    this.sentences.addEventListener("change", () => this.run());
+    this.factor.addEventListener("input", () => this.scale(Number(this.factor.value)));
+    byId("reset", HTMLElement).addEventListener("click", () => state.set({ off: "" }));
+    byId("keep", HTMLElement).addEventListener("click", () => this.keep());
   }
 
   /** Heads that are not as they were: L3H1, or L3H1*0.5. @returns {Map<string, number>} */
@@ -43,7 +50,7 @@ export class WhatIfPanel {
       .get("off")
       .split(",")
       .filter(Boolean)
-      .map((one) => one.split("*"));
+      .map((part) => part.split("*"));
     return new Map(
       parts
         .filter(([name]) => this.grid.squares.has(name))
@@ -75,10 +82,10 @@ export class WhatIfPanel {
 
   slider() {
     const factor = this.factors().get(this.chosen) ?? 1;
-    $("scaled").textContent = this.chosen || "the chosen head (press a head first)";
-    $("factor").disabled = !this.chosen;
-    $("factor").value = String(factor);
-    $("factor-said").textContent = factor.toFixed(2);
+    byId("scaled", HTMLElement).textContent = this.chosen || "the chosen head (press a head first)";
+    this.factor.disabled = !this.chosen;
+    this.factor.value = String(factor);
+    this.factorText.textContent = factor.toFixed(2);
   }
 
   /** @param {number} factor */
@@ -86,18 +93,17 @@ export class WhatIfPanel {
     if (!this.chosen) return;
     const factors = this.factors();
     factors.set(this.chosen, factor);
-    $("factor-said").textContent = factor.toFixed(2);
+    this.factorText.textContent = factor.toFixed(2);
     this.put(factors);
   }
 
   /** A new text was read. @param {unknown} _ @param {string} text */
   read(_, text) {
     this.text = text;
-    const others = $("sentences").value
-      ? $("sentences").value.split("\n").slice(1)
-      : this.about.other_texts;
-    $("sentences").value = [text.replace(/\s+/g, " "), ...others].join("\n");
-    this.said = "";
+    const { value } = this.sentences;
+    const others = value ? value.split("\n").slice(1) : this.about.other_texts;
+    this.sentences.value = [text.replace(/\s+/g, " "), ...others].join("\n");
+    this.sent = "";
   }
 
   show() {
@@ -113,9 +119,9 @@ export class WhatIfPanel {
     if (!this.text) return; // nothing is read yet
     const lines =
       this.about.kind === "similarity"
-        ? $("sentences")
-            .value.split("\n")
-            .map((/** @type {string} */ one) => one.trim())
+        ? this.sentences.value
+            .split("\n")
+            .map((line) => line.trim())
             .filter(Boolean)
         : [this.text];
     const texts = lines.slice(0, this.about.max_texts);
@@ -124,26 +130,26 @@ export class WhatIfPanel {
         ? [`The first ${texts.length} of ${lines.length} sentences are compared.`]
         : [];
     const body = { texts, gates: Object.fromEntries(this.factors()) };
-    const wanted = JSON.stringify(body);
-    if (wanted === this.said || !texts.length) return;
-    this.said = wanted;
+    const request = JSON.stringify(body);
+    if (request === this.sent || !texts.length) return;
+    this.sent = request;
     this.asking?.abort();
     const mine = (this.asking = new AbortController()),
-      outcome = $("outcome");
+      { outcome } = this;
     outcome.setAttribute("aria-busy", "true");
     if (!outcome.firstChild) outcome.append(make("p", { class: "hint" }, "Working \u2026"));
     try {
-      const found = await api.post("/api/whatif", body, mine.signal);
+      const answer = /** @type {WhatIfAnswer} */ (await api.post("/api/whatif", body, mine.signal));
       outcome.replaceChildren(
-        ...[...left, ...found.remarks].map((one) => make("p", { class: "hint" }, one)),
-        ...(found.similarity ? [this.similarity(found.similarity)] : []),
-        ...(found.prediction ? [this.prediction(found.prediction)] : []),
+        ...[...left, ...answer.remarks].map((remark) => make("p", { class: "hint" }, remark)),
+        ...(answer.similarity ? [this.similarity(answer.similarity)] : []),
+        ...(answer.prediction ? [this.prediction(answer.prediction)] : []),
       );
-      $("saved").textContent = this.savings(found);
-      document.body.dataset.outcome = String(found.heads_off);
+      this.saved.textContent = this.savings(answer);
+      document.body.dataset.outcome = String(answer.heads_off);
     } catch (error) {
       if (mine.signal.aborted) return;
-      this.said = "";
+      this.sent = "";
       outcome.replaceChildren(); // it would be that of other texts
       this.page.fail(error);
     } finally {
@@ -151,18 +157,20 @@ export class WhatIfPanel {
     }
   }
 
-  /** What cutting the heads that are off would save. @param {WhatIfAnswer} found */
-  savings(found) {
-    const scaled = this.scaled(),
-      one = found.heads_off === 1;
-    if (!found.heads_off)
+  /** What cutting the heads that are off would save. @param {WhatIfAnswer} answer */
+  savings({ heads_off: off, savings }) {
+    const scaled = this.scaled();
+    if (!off)
       return scaled
         ? `${heads(scaled)} scaled, none off: nothing would be cut.`
         : "Press a head to begin.";
-    if (found.savings.cannot_cut)
-      return `${heads(found.heads_off)} off. ${one ? "It cannot be cut as it is" : "They cannot be cut as they are"}: ${found.savings.cannot_cut}.`;
-    const share = ((100 * found.savings.saved) / found.savings.parameters).toFixed(2);
-    return `${heads(found.heads_off)} off. Cutting ${one ? "it" : "them"} would save ${found.savings.saved.toLocaleString("en")} parameters (${share}%).`;
+    if (savings.cannot_cut) {
+      const they = off === 1 ? "It cannot be cut as it is" : "They cannot be cut as they are";
+      return `${heads(off)} off. ${they}: ${savings.cannot_cut}.`;
+    }
+    const share = ((100 * savings.saved) / savings.parameters).toFixed(2);
+    const parameters = `${savings.saved.toLocaleString("en")} parameters (${share}%)`;
+    return `${heads(off)} off. Cutting ${off === 1 ? "it" : "them"} would save ${parameters}.`;
   }
 
   /** How many heads are turned up or down, and not off. */
@@ -170,9 +178,11 @@ export class WhatIfPanel {
     return [...this.factors().values()].filter((factor) => factor !== 0 && factor !== 1).length;
   }
 
-  /** @param {Prediction} found */
-  prediction(found) {
-    const top = Math.max(...found.before, ...found.after);
+  /** @param {Prediction} prediction */
+  prediction({ noun, title, names, before, after, divergence }) {
+    const isSame = divergence < 5e-5,
+      distance = `are ${divergence.toFixed(4)} nats apart (KL)`,
+      top = Math.max(...before, ...after);
     const bar = (/** @type {number} */ value, /** @type {string} */ kind) =>
       make(
         "svg",
@@ -193,41 +203,33 @@ export class WhatIfPanel {
       make(
         "table",
         { class: "predicted" },
-        make(
-          "caption",
-          {},
-          `${found.title}; ${
-            found.divergence < 5e-5
-              ? "the two models say the same"
-              : `the two models are ${found.divergence.toFixed(4)} nats apart (KL)`
-          }`,
-        ),
+        make("caption", {}, `${title}; the two models ${isSame ? "say the same" : distance}`),
         make(
           "tr",
           {},
-          ...[found.noun, "untouched", "", "changed", ""].map((one) =>
-            make("th", { scope: "col" }, one),
+          ...[noun, "untouched", "", "changed", ""].map((heading) =>
+            make("th", { scope: "col" }, heading),
           ),
         ),
-        ...found.names.map((/** @type {string} */ name, /** @type {number} */ at) =>
+        ...names.map((name, at) =>
           make(
             "tr",
             {},
             make("th", { scope: "row" }, name),
-            make("td", { class: "number" }, percent(found.before[at])),
-            make("td", {}, bar(found.before[at], "bar-rect")),
-            make("td", { class: "number" }, percent(found.after[at])),
-            make("td", {}, bar(found.after[at], "bar-rect other")),
+            make("td", { class: "number" }, percent(before[at])),
+            make("td", {}, bar(before[at], "bar-rect")),
+            make("td", { class: "number" }, percent(after[at])),
+            make("td", {}, bar(after[at], "bar-rect other")),
           ),
         ),
       ),
     );
   }
 
-  /** @param {Similarity} found */
-  similarity(found) {
-    const isMoved = found.after.some((/** @type {number[]} */ row, /** @type {number} */ at) =>
-      row.some((value, other) => Math.abs(value - found.before[at][other]) >= 0.0005),
+  /** @param {Similarity} similarity */
+  similarity({ before, after, kept }) {
+    const isMoved = after.some((row, at) =>
+      row.some((value, other) => Math.abs(value - before[at][other]) >= 0.0005),
     );
     const table = (/** @type {number[][]} */ matrix, /** @type {string} */ words) =>
       make(
@@ -246,7 +248,7 @@ export class WhatIfPanel {
             {},
             make("th", { scope: "row" }, String(at + 1)),
             ...row.map((value, other) => {
-              const moved = value - found.before[at][other],
+              const moved = value - before[at][other],
                 change = `${moved > 0 ? "+" : "\u2212"}${Math.abs(moved).toFixed(3)}`;
               return make(
                 "td",
@@ -260,20 +262,13 @@ export class WhatIfPanel {
           ),
         ),
       );
-    const kept = found.kept
-      .map((/** @type {number} */ one, /** @type {number} */ at) => `${at + 1}: ${one.toFixed(3)}`)
-      .join(", ");
+    const cosines = kept.map((cosine, at) => `${at + 1}: ${cosine.toFixed(3)}`).join(", ");
     return make(
       "div",
       SCROLLED,
       make("h3", {}, "How alike the sentences are (cosine)"),
-      make(
-        "div",
-        { class: "matrices" },
-        table(found.before, "Untouched"),
-        table(found.after, "Changed"),
-      ),
-      make("p", { class: "hint" }, `Each sentence beside its own untouched embedding: ${kept}.`),
+      make("div", { class: "matrices" }, table(before, "Untouched"), table(after, "Changed")),
+      make("p", { class: "hint" }, `Each sentence beside its own untouched embedding: ${cosines}.`),
     );
   }
 
@@ -287,12 +282,13 @@ export class WhatIfPanel {
       const left = scaled
         ? ` ${heads(scaled)} scaled, not off, and left out: a plan only says which heads go.`
         : "";
-      const named = this.about.loads_as,
-        how = named
-          ? `headwise prune ${named} --plan plan.json --out smaller`
+      const model = this.about.loads_as,
+        how = model
+          ? `headwise prune ${model} --plan plan.json --out smaller`
           : 'headwise.cut(model, headwise.CutPlan.read("plan.json").heads) in Python';
-      $("saved").textContent =
-        `Saved plan.json with ${heads(off.length)}.${left} Cut ${off.length === 1 ? "it" : "them"} with: ${how}`;
+      const them = off.length === 1 ? "it" : "them";
+      const saved = `Saved plan.json with ${heads(off.length)}.`;
+      this.saved.textContent = `${saved}${left} Cut ${them} with: ${how}`;
     } catch (error) {
       this.page.fail(error);
     }

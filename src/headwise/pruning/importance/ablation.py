@@ -11,17 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.heads import HeadId
 from headwise.objectives.evaluation import ROOM, Estimate, Evaluation, estimate_ratio
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.partial_passes import Block, find_blocks, replay_blocks
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit
 from headwise.watching.gates import MeanOutputs, gate
 from headwise.watching.hooks import record
 
 MOST_TOKENS = 8192
 """Tokens in all copies of a batch: more in one pass is no faster."""
+Unit = tuple[HeadId, ...]
+"""Heads of one layer that are silenced or cut together."""
 
 
 def ablate(

@@ -23,8 +23,8 @@ from headwise.formats import format_count, replace_nonfinite
 from headwise.heads import HeadId, HeadTable, parse_heads
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
-from headwise.objectives.model_objective import open_subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import open_subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import DRAWS, gradients

@@ -20,6 +20,7 @@ from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.objective import loss_in_unit
 from headwise.progress import Progress, no_progress
+from headwise.pruning.importance.ablation import Unit
 from headwise.pruning.importance.gradients import has_gradients
 from headwise.pruning.selection.methods import (
     BY_GRADIENTS,
@@ -29,7 +30,6 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit
 
 RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""

@@ -46,8 +46,14 @@ class CutPlan:
 
     def __post_init__(self) -> None:
         """Sort, copy and check every field."""
-        for layer, pair in self.counts.items():
-            _check_counts(layer, *pair)
+        for layer, (num_heads, num_kv_heads) in self.counts.items():
+            if not re.fullmatch(r"(?:.+\.)?L(?:0|[1-9][0-9]*)", layer, re.DOTALL):
+                raise OptionError(f"{layer!r} is not a layer: write L3, or encoder.L3")
+            if num_kv_heads < 1 or num_heads < 1 or num_heads % num_kv_heads:
+                raise OptionError(
+                    f"{layer} cannot have {num_heads} heads and {num_kv_heads} KV heads: the first "
+                    "must be a multiple of the second, and neither 0"
+                )
         try:
             about = json.loads(json.dumps(self.about, allow_nan=False))
         except (TypeError, ValueError) as error:
@@ -202,16 +208,6 @@ class CutPlan:
         method = ", as named" if self.method == "named" else self.method and f" by {self.method}"
         model = self.model and f" of {self.model}"
         return " ".join(f"{cut}{model}{method}".split())
-
-
-def _check_counts(layer: str, num_heads: int, num_kv_heads: int) -> None:
-    if not re.fullmatch(r"(?:.+\.)?L(?:0|[1-9][0-9]*)", layer, re.DOTALL):
-        raise OptionError(f"{layer!r} is not a layer: write L3, or encoder.L3")
-    if num_kv_heads < 1 or num_heads < 1 or num_heads % num_kv_heads:
-        raise OptionError(
-            f"{layer} cannot have {num_heads} heads and {num_kv_heads} KV heads: the first must be "
-            "a multiple of the second, and neither 0"
-        )
 
 
 def _check_shape(plan: CutPlan, counts: HeadCounts, model: str) -> None:

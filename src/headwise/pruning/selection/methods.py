@@ -1,7 +1,9 @@
-"""Methods: the order in which to cut a model's heads.
+"""Methods: which heads can be cut together, and in which order.
 
-In: an evaluation, and the units that can be cut. Out: the units in the order in which a method cuts
+In: an evaluation. Out: units, each some heads of one layer, in the order in which a method cuts
 them, cheapest first, so that every cut is a prefix of it. `METHODS` has all methods by name.
+Cutting single query heads out of a group would leave groups of different sizes, which no model
+computes.
 """
 
 import math
@@ -12,19 +14,64 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from headwise.errors import OptionError
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.ablation import ablate
+from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, membership, one_of_each_group
 from headwise.watching.gates import silence
 
 BEST = "rounds"
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
+
+
+def whole_groups(heads: Sequence[HeadId], counts: HeadCounts) -> tuple[Unit, ...]:
+    """One unit per KV head, with all heads that it serves."""
+    return tuple(map(tuple, _by_group(heads, counts).values()))
+
+
+def one_of_each_group(
+    heads: Sequence[HeadId], counts: HeadCounts, scores: Sequence[float]
+) -> tuple[Unit, ...]:
+    """Per layer, the lowest-scored head of each KV group as a unit, then the second, and so on.
+
+    Cutting any number of a layer's units, first ones first, leaves its groups of one size. The last
+    head of each group stays: without it a KV head would serve nobody.
+    """
+    score_of = dict(zip(heads, scores, strict=True))
+    layers: dict[str, list[list[HeadId]]] = {}
+    for (layer, _), group in _by_group(heads, counts).items():
+        layers.setdefault(layer, []).append(sorted(group, key=lambda head: (score_of[head], head)))
+    return tuple(
+        tuple(sorted(ranked))
+        for groups in layers.values()
+        for ranked in list(zip(*groups, strict=True))[:-1]
+    )
+
+
+def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, int], list[HeadId]]:
+    groups: dict[tuple[str, int], list[HeadId]] = {}
+    for head in heads:
+        num_heads, num_kv_heads = counts[head.layer_name]
+        group = head.head // (num_heads // num_kv_heads)
+        groups.setdefault((head.layer_name, group), []).append(head)
+    return groups
+
+
+def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:
+    """1 for each head in its unit, 0 elsewhere."""
+    index = {head: number for number, head in enumerate(heads)}
+    member = torch.zeros(len(units), len(heads), dtype=torch.float64)
+    for row, unit in enumerate(units):
+        member[row, [index[head] for head in unit]] = 1
+    return member
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +116,9 @@ class CutSearch:
     @property
     def cuttable(self) -> tuple[Unit, ...]:
         """As many units as can be cut; the smallest layer limits a uniform cut."""
-        layers = self.units_by_layer.values()
         if not self.is_uniform:
             return self.units
+        layers = self.units_by_layer.values()
         fewest = min(map(len, layers), default=0)
         return tuple(unit for units in layers for unit in units[:fewest])
 

@@ -1,14 +1,14 @@
 """Units leave every layer's groups of one size."""
 
 from headwise.heads import HeadCounts, HeadId, parse_heads
-from headwise.pruning.surgery.cut import cut
-from headwise.pruning.units import (
+from headwise.pruning.selection.methods import (
     membership,
     one_of_each_group,
     whole_groups,
 )
+from headwise.pruning.surgery.cut import cut
 
-from .subjects import model_of
+from ..subjects import model_of
 
 COUNTS: HeadCounts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
 HEADS = (

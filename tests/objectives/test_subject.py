@@ -10,7 +10,7 @@ import torch
 from headwise.errors import OptionError
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
-from headwise.objectives.model_objective import objective_for, pooling_in
+from headwise.objectives.subject import objective_for, pooling_in
 
 from ..pruning.subjects import model_of, objective_of, plain, words_tokenizer
 
