@@ -46,7 +46,6 @@ class HeadTable:
     about: dict[str, Any]
 
     def __post_init__(self) -> None:
-        """Copy, check and sort the rows."""
         try:
             about = json.loads(json.dumps(self.about, allow_nan=False))
         except (TypeError, ValueError) as error:
@@ -60,15 +59,12 @@ class HeadTable:
             raise OptionError(f"{head} has {count} rows: a table has one row per head")
 
     def __len__(self) -> int:
-        """Number of heads."""
         return len(self.df)
 
     def __iter__(self) -> Iterator[HeadId]:
-        """Every head in the order of the rows."""
         return iter(self.heads)
 
     def __contains__(self, head: str | HeadId) -> bool:
-        """Whether the table has a row for the head."""
         return as_head(head) in self.heads
 
     def __getitem__(self, head: str | HeadId) -> "HeadRow":
@@ -85,7 +81,6 @@ class HeadTable:
         return self.about == other.about and self.df.equals(other.df)
 
     def __repr__(self) -> str:
-        """One line: number of heads and columns, and the model."""
         model = f", model={self.about['model']!r}" if "model" in self.about else ""
         return f"HeadTable({len(self)} heads, {len(self.df.columns)} columns{model})"
 

@@ -26,7 +26,6 @@ class HeadId:
     stack: str = ""
 
     def __post_init__(self) -> None:
-        """Raise OptionError if a number is not a whole number from 0 up."""
         for name in ("layer", "head"):
             whole_number(name, getattr(self, name))
         if min(self.layer, self.head) < 0:
@@ -42,7 +41,6 @@ class HeadId:
         return str(self).rpartition("H")[0]
 
     def __lt__(self, other: object) -> bool:
-        """Compare by stack, layer and head."""
         if not isinstance(other, HeadId):
             return NotImplemented
         return (self.stack, self.layer, self.head) < (other.stack, other.layer, other.head)
