@@ -72,7 +72,6 @@ class Pruned:
     export: Export | None = None
 
     def __repr__(self) -> str:
-        """One line with the model and the number of heads cut."""
         return f"Pruned({self.plan.model!r}, {format_count(len(self.plan), 'head')} cut)"
 
     def to_json(self) -> str:
