@@ -194,7 +194,7 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest loss expected of all units together; each round measures the model without them."""
+    """Smallest loss expected of all units cut; each round measures the model without them."""
     cut, costs = list[int](), list[float]()
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
