@@ -74,7 +74,7 @@ def test_unusable_batches_raise() -> None:
         prune(model, cut=1, batches=given, settings=QUICK)
     with pytest.raises(OptionError, match=r"1.* 3"):
         prune(model, cut=1, batches=given[:1], settings=QUICK)
-    with pytest.raises(OptionError, match="texts and batches"):
+    with pytest.raises(OptionError, match=r"texts.*batches"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
     with pytest.raises(OptionError, match=r"labels.* pixel_values"):
         LabelLoss().prepare({"pixel_values": given[0]["pixel_values"]}, 0)
