@@ -12,8 +12,7 @@ from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.measures.counter import make_measures
 from headwise.measures.measure import Measure, PairsOf, RowValues, Sums, measure_rows
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights
 

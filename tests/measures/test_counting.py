@@ -17,8 +17,7 @@ from headwise.measures.counter import (
     sequence_views,
 )
 from headwise.measures.measure import Measure, RowValues, Sums, measure_rows
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, TileWeights
+from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader

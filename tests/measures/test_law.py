@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
-from headwise.measures import measure as measure_module, row_layout as layout_module
+from headwise.measures import measure as measure_module, sequence_view as view_module
 from headwise.measures.counter import (
     HeadCounter,
     LayerCache,
@@ -108,14 +108,14 @@ def test_every_column_is_its_definition_in_one_tile_or_many_and_on_sampled_rows(
         assert_law(case, RowChoice("all"))
     if padding == "none" and FAMILIES[name].pads:
         return
-    monkeypatch.setattr(layout_module, "TILE_ROWS", 5)  # cuts every family's rows,
-    monkeypatch.setattr(layout_module, "TILE_KEYS", 7)  # and its keys and windows
+    monkeypatch.setattr(view_module, "TILE_ROWS", 5)  # cuts every family's rows,
+    monkeypatch.setattr(view_module, "TILE_KEYS", 7)  # and its keys and windows
     assert_law(case, RowChoice("all"))
     assert_law(case, RowChoice(ROWS, seed=3))
 
 
 def test_small_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_module, "TILE_NUMBERS", 1)
+    monkeypatch.setattr(view_module, "TILE_NUMBERS", 1)
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
 

@@ -24,8 +24,7 @@ from headwise.measures.measure import Measure, measure_rows
 from headwise.measures.offsets import Offsets
 from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import LEAST_LOG, Scratch, SequenceView
+from headwise.measures.sequence_view import LEAST_LOG, RowLayout, Scratch, SequenceView
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
 from headwise.reading.batch import Batch
