@@ -213,7 +213,7 @@ class HeadCounter:
         self.sums.num_heads[key] = call.num_heads
         for position, index, view in sequence_views(call, batch, self.choice, self.cache):
             columns = measure_rows(view, self.measures)
-            self.sums.columns.add(key, columns, view.layout.row_weight)
+            self.sums.add_columns(key, columns, view.layout.row_weight)
             if self.compares and position < COMPARED and view.layout.num_queries >= 4:
                 self._compare(key, view, position, index)
 
