@@ -74,9 +74,11 @@ class CallObserver:
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same numbers in the same order, whatever their shapes."""
-    if first.numel() != second.numel() or not can_be_read(first):
-        return first.numel() == second.numel()
+    """Whether two tensors have the same numbers in the same order, as far as these are known."""
+    if first.numel() != second.numel():
+        return False
+    if not can_be_read(first):
+        return True
     first, second = first.flatten(), second.to(first).flatten()
     is_equal = torch.equal(first, second)
     return is_equal or torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
