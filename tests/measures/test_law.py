@@ -26,10 +26,11 @@ from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS
 from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES
 from .definitions import Case, entropy, every_column, lead, uniform
-from .families import ROUNDINGS, Measured, Place, measured, precision, quiet
+from .families import Measured, Place, measured, precision, quiet
 
 CASES = [(name, padding) for name, family in FAMILIES.items() for padding in ("none", *family.pads)]
 ROWS = 5

@@ -27,20 +27,11 @@ from .helpers import (
     family_model,
     run,
 )
-from .tiny import attention_modules, eagerly, output_of, output_projection, ragged, tiny
+from .tiny import attention_modules, eagerly, output_of, output_projection, ragged, stack_of, tiny
 from .tiny_configs import FAMILIES
 
 pytestmark = allow_weights
 Factors = dict[tuple[str, int], Tensor]
-
-
-def stack_in(name: str, family: Any) -> str:
-    """The stack of an attention module's path, by the words in this table."""
-    if list(family.stacks) == [""]:
-        return ""
-    if "encoder_attn" in name or "EncDecAttention" in name:
-        return "cross"
-    return next(stack for stack in ("text", "vision", "decoder", "encoder") if stack in name)
 
 
 @contextmanager
@@ -66,7 +57,7 @@ def hooked(model: nn.Module, name: str, factors: Factors) -> Iterator[None]:
     numbers: Counter[str] = Counter()
     with ExitStack() as hooks:
         for path in attention_modules(model, family):
-            stack = stack_in(path, family)
+            stack = stack_of(path, family)
             layer = None if name == "albert" else numbers[stack]
             numbers[stack] += 1
             projection = output_projection(model, family, path)
