@@ -212,9 +212,9 @@ class HeadCounter:
         key = (call.stack, call.layer)
         self.sums.num_heads[key] = call.num_heads
         for position, index, view in sequence_views(call, batch, self.choice, self.cache):
-            columns, layout = measure_rows(view, self.measures), view.layout
-            self.sums.add_columns(key, columns, row_weight=layout.num_queries / len(layout.rows))
-            if self.compares and position < COMPARED and layout.num_queries >= 4:
+            columns = measure_rows(view, self.measures)
+            self.sums.add_columns(key, columns, view.layout.row_weight)
+            if self.compares and position < COMPARED and view.layout.num_queries >= 4:
                 self._compare(key, view, position, index)
 
     def _compare(self, key: LayerKey, view: SequenceView, position: int, index: int) -> None:

@@ -83,6 +83,11 @@ class RowLayout:
         """Whether no query sees a key after its own position."""
         return self.band.after == 0
 
+    @property
+    def row_weight(self) -> float:
+        """Number of rows of the sequence that each measured row counts as."""
+        return self.num_queries / len(self.rows)
+
     @cached_property
     def places(self) -> Int[Tensor, " query"]:
         """Key position of each measured query."""
@@ -213,9 +218,9 @@ def value_lengths(
     sequence: SequenceWeights, roots: Float[Tensor, "heads d_value width"] | None
 ) -> Float[Tensor, "heads key"] | None:
     """Length of each key's value after each head's part of the output projection, if known."""
-    if sequence.computation is None or roots is None:
+    values = sequence.values
+    if values is None or roots is None:
         return None
-    values = sequence.computation.values[0]
     shared = roots.unflatten(0, (values.shape[0], -1))
     return lengths_after(values[:, None], shared).flatten(0, 1)
 

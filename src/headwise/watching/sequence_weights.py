@@ -114,6 +114,11 @@ class SequenceWeights:
         """Whether something besides the band may hide keys."""
         return self.computation is not None and self.computation.mask is not None
 
+    @property
+    def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
+        """The values; None if only weights are known."""
+        return None if self.computation is None else self.computation.values[0]
+
     @cached_property
     def band(self) -> Band:
         """Keys that each query may see by its position.
