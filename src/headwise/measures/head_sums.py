@@ -7,7 +7,6 @@ saves them and turns them into a table.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TypeVar
 
 import torch
@@ -48,14 +47,13 @@ class HeadSums:
         """Add one document's rows; each measured row counts as `row_weight` rows."""
         if not columns:
             return
-        by_rows: dict[int, list[str]] = {}
-        for name, column in columns.items():
-            by_rows.setdefault(id(column.is_defined), []).append(name)
-        names = [name for group in by_rows.values() for name in group]
-        size = max(1, SUMMED_AT_ONCE // next(iter(columns.values())).values.numel())
+        # Columns that are defined on the same rows are neighbours in the table.
+        by_rows = [id(column.is_defined) for column in columns.values()]
+        names = sorted(columns, key=lambda name: by_rows.index(id(columns[name].is_defined)))
+        size = max(1, SUMMED_AT_ONCE // columns[names[0]].values.numel())
         for start in range(0, len(names), size):
-            few = {name: columns[name] for name in names[start : start + size]}
-            counts, parts = _sum_columns(few, row_weight)
+            few = names[start : start + size]
+            counts, parts = _sum_columns([columns[name] for name in few], row_weight)
             for name, count, part in zip(few, counts, parts.unbind(1), strict=True):
                 if count:
                     add_matrix(self.columns, (key, name), part)
@@ -89,21 +87,16 @@ def mean_and_error(sums: Float[Tensor, "five heads"]) -> Float[Tensor, "two head
 
 
 def _sum_columns(
-    columns: Mapping[str, RowValues], row_weight: float
+    columns: list[RowValues], row_weight: float
 ) -> tuple[list[float], Float[Tensor, "five columns heads"]]:
-    """Number of rows that have a value in each column, and the column's five sums.
-
-    Neighbouring columns that are defined on the same rows are masked together.
-    """
-    values = torch.stack([column.values for column in columns.values()]).double()
-    counts, start = values.new_full((len(columns), 1), values.shape[-1]), 0
-    for _, group in groupby(columns.values(), lambda column: id(column.is_defined)):
-        same = list(group)
-        end, is_defined = start + len(same), same[0].is_defined
-        if is_defined is not None:
-            values[start:end].masked_fill_(~is_defined, 0)
-            counts[start:end] = is_defined.sum()
-        start = end
+    """Number of rows that have a value in each column, and the column's five sums."""
+    values = torch.stack([column.values for column in columns]).double()
+    every_row = torch.ones(values.shape[-1], dtype=torch.bool, device=values.device)
+    is_defined = torch.stack(
+        [every_row if column.is_defined is None else column.is_defined for column in columns]
+    )
+    values.masked_fill_(~is_defined[:, None], 0)
+    counts = is_defined.sum(-1, keepdim=True).to(values)
     parts = values.new_zeros(5, *values.shape[:2])
     parts[0], parts[1] = values.sum(-1), counts
     if row_weight > 1:
