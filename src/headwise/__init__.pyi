@@ -34,8 +34,11 @@ from .explorer.widget import view as view
 from .head_table import HeadRow as HeadRow, HeadTable as HeadTable
 from .heads import HeadId as HeadId
 from .measures.measure import Measure as Measure, RowValues as RowValues
-from .measures.row_layout import RowLayout as RowLayout
-from .measures.sequence_view import SequenceView as SequenceView, TileWeights as TileWeights
+from .measures.sequence_view import (
+    RowLayout as RowLayout,
+    SequenceView as SequenceView,
+    TileWeights as TileWeights,
+)
 from .models.families import Family as Family, add_family as add_family
 from .models.loaded import LoadedModel as LoadedModel
 from .models.loading import LoadOptions as LoadOptions, load as load, load_model as load_model

@@ -7,7 +7,7 @@ come from a watched run, and are first compared with the eager outputs.
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS
 from ..watching.tiny import (
     Inputs,
     attention_modules,
@@ -30,6 +31,7 @@ from ..watching.tiny import (
     in_dtype,
     output_projection,
     ragged,
+    stack_of,
     tiny,
 )
 from ..watching.tiny_configs import EOS, FAMILIES, SPECIAL, Family
@@ -37,8 +39,6 @@ from .definitions import Case, every_column
 
 LENGTHS = (7, 13, 1)
 UNPADDED = 2
-ROUNDINGS = 3 * (48 + 17 + 43)
-"""Of the longest chain: three layers, each with sums over d_model, keys and the hidden units."""
 WORDS = 11
 """Different ordinary tokens, few enough for repeats."""
 Place = tuple[str, int, int]
@@ -103,18 +103,6 @@ def flagged(inputs: Inputs, config: PreTrainedConfig) -> Batch:
     return replace(batch, tokens=tokens)
 
 
-def stack_of(module: str, family: Family) -> str:
-    """Which stack an attention module of one of the families belongs to."""
-    if "" in family.stacks:
-        return ""
-    if "EncDec" in module or "encoder_attn" in module:
-        return "cross"
-    (stack,) = {stack for stack in family.stacks if f"{stack}_model." in module} or {
-        stack for stack in family.stacks if f".{stack}." in f".{module}"
-    }
-    return stack
-
-
 class Eager(NamedTuple):
     """One layer's attention on a batch."""
 
@@ -126,20 +114,17 @@ class Eager(NamedTuple):
 def eager_layers(family: Family, model: PreTrainedModel, inputs: Inputs) -> dict[str, list[Eager]]:
     """Weights, what arrives at the output projection, and its matrix, by the model itself."""
     arrived: dict[str, list[tuple[Tensor, Tensor]]] = {stack: [] for stack in family.stacks}
-    hooks = []
-    for name in attention_modules(model, family):
-        projection = output_projection(model, family, name)
-        is_conv = type(projection).__name__ == "Conv1D"
-        matrix = projection.weight if is_conv else projection.weight.T
-        to = arrived[stack_of(name, family)]
-        hooks.append(
-            projection.register_forward_pre_hook(
+    with ExitStack() as hooks:
+        for name in attention_modules(model, family):
+            projection = output_projection(model, family, name)
+            is_conv = type(projection).__name__ == "Conv1D"
+            matrix = projection.weight if is_conv else projection.weight.T
+            to = arrived[stack_of(name, family)]
+            hook = projection.register_forward_pre_hook(
                 lambda _, args, to=to, matrix=matrix: to.append((args[0], matrix.detach()))
             )
-        )
-    weights = eager_weights(model, inputs)
-    for hook in hooks:
-        hook.remove()
+            hooks.enter_context(hook)
+        weights = eager_weights(model, inputs)
     return {
         stack: [
             Eager(part, *rest) for part, rest in zip(weights[stack], arrived[stack], strict=True)

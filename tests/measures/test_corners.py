@@ -12,8 +12,7 @@ from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.measures.counter import make_measures
 from headwise.measures.measure import Measure, PairsOf, RowValues, Sums, measure_rows
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights
 
@@ -30,10 +29,10 @@ def view_of(
     shape = (3, 1, HEADS, length, D_KEY)
     queries, keys, values = torch.randn(shape, generator=random, dtype=torch.float64)
     mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
-    task = Computation.of(queries, keys, values, rules)
+    computation = Computation.of(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
-    sequence = SequenceWeights(computation=task, mixed=mixed[0], lse=lse[0])
+    sequence = SequenceWeights(computation=computation, mixed=mixed[0], lse=lse[0])
     tokens = KeyTokens(
         ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
@@ -157,11 +156,12 @@ def test_a_custom_measure_alone_has_value_shares() -> None:
 @given(st.permutations(range(HEADS)))
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
-    task, old = view.sequence.computation, view.sequence
-    assert task is not None and old.lse is not None and view.output_roots is not None
-    tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
+    computation, old = view.sequence.computation, view.sequence
+    assert computation is not None and old.lse is not None and view.output_roots is not None
+    inputs = (computation.queries, computation.keys, computation.values)
+    tensors = (part[:, order] for part in inputs)
     sequence = SequenceWeights(
-        computation=Computation.of(*tensors, task.rules),
+        computation=Computation.of(*tensors, computation.rules),
         mixed=old.mixed[order],
         lse=old.lse[order],
     )

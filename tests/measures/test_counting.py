@@ -17,8 +17,7 @@ from headwise.measures.counter import (
     sequence_views,
 )
 from headwise.measures.measure import Measure, RowValues, Sums, measure_rows
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, TileWeights
+from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader
@@ -85,8 +84,8 @@ def test_attention_within_windows_is_rejected_by_name() -> None:
         image_size=56, patch_size=4, embed_dim=12, depths=[2], num_heads=[3], window_size=7
     )
     model = transformers.SwinModel(config).eval()
-    words = r"SwinAttention.* 8 sequences .* 2"
-    with pytest.raises(ModelError, match=words):
+    facts = r"SwinAttention.* 8 sequences .* 2"
+    with pytest.raises(ModelError, match=facts):
         scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 56, 56)}], settings=ENTROPY)
 
 
@@ -96,8 +95,8 @@ def test_keys_made_of_several_positions_are_rejected_by_name() -> None:
         strides=[4], mlp_ratios=[2], num_encoder_blocks=1,
     )  # fmt: skip
     model = transformers.SegformerModel(config).eval()
-    words = r"256 queries .*16 keys"
-    with pytest.raises(ModelError, match=words):
+    facts = r"256 queries .*16 keys"
+    with pytest.raises(ModelError, match=facts):
         scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 64, 64)}], settings=ENTROPY)
 
 

@@ -1,4 +1,4 @@
-"""Column sums merge in any order, and their standard errors are as large as the real spread."""
+"""Sums of columns merge in any order, and their standard errors are as large as the real spread."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from headwise.measures.head_sums import ColumnSums
+from headwise.measures.head_sums import HeadSums, mean_and_error
 from headwise.measures.measure import RowValues
 
 from ..attention.tolerance import assert_same
@@ -26,11 +26,16 @@ def documents(seed: int = 0) -> list[RowValues]:
     return columns
 
 
-def add_up(parts: list[RowValues], row_weight: float = 1.0) -> ColumnSums:
-    sums = ColumnSums()
+def add_up(parts: list[RowValues], row_weight: float = 1.0) -> HeadSums:
+    sums = HeadSums()
     for part in parts:
-        sums.add(KEY, {"column": part}, row_weight)
+        sums.add_columns(KEY, {"column": part}, row_weight)
     return sums
+
+
+def mean_and_error_of(sums: HeadSums) -> tuple[Tensor, Tensor]:
+    mean, error = mean_and_error(sums.columns[KEY, "column"])
+    return mean, error
 
 
 def pick(rows: RowValues, places: Tensor) -> RowValues:
@@ -47,34 +52,33 @@ def test_any_order_and_split_gives_the_mean_of_all_rows(order: list[int], cut: i
     parts = documents()
     first = add_up([parts[number] for number in order[:cut]])
     first.merge(add_up([parts[number] for number in order[cut:]]))
-    got = torch.from_numpy(first.means(KEY, "column"))
-    assert_same(got, mean_of(parts), roundings=DOCUMENTS * ROWS)
-    assert not first.errors(KEY, "column").any()
+    mean, error = mean_and_error_of(first)
+    assert_same(mean, mean_of(parts), roundings=DOCUMENTS * ROWS)
+    assert not error.any()
 
 
 def test_columns_added_together_equal_columns_added_one_by_one() -> None:
     first, second = documents()[:2]
-    together, alone = ColumnSums(), ColumnSums()
-    together.add(KEY, {"first": first, "second": second}, 3.0)
-    alone.add(KEY, {"first": first}, 3.0)
-    alone.add(KEY, {"second": second}, 3.0)
-    assert together.sums.keys() == alone.sums.keys()
-    for place, parts in together.sums.items():
-        assert_same(parts, alone.sums[place], roundings=ROWS)
+    together, alone = HeadSums(), HeadSums()
+    together.add_columns(KEY, {"first": first, "second": second}, 3.0)
+    alone.add_columns(KEY, {"first": first}, 3.0)
+    alone.add_columns(KEY, {"second": second}, 3.0)
+    assert together.columns.keys() == alone.columns.keys()
+    for place, parts in together.columns.items():
+        assert_same(parts, alone.columns[place], roundings=ROWS)
 
 
 def test_a_column_without_a_row_is_not_counted() -> None:
-    sums = ColumnSums()
+    sums = HeadSums()
     column = RowValues(torch.ones(2, 3), torch.zeros(3, dtype=torch.bool))
-    sums.add(KEY, {"none": column}, 1.0)
-    assert sums.sums == {}
-    assert sums.means(KEY, "none") is sums.errors(KEY, "none") is None
+    sums.add_columns(KEY, {"none": column}, 1.0)
+    assert sums.columns == {}
 
 
 def test_values_of_undefined_rows_do_not_matter() -> None:
     values = torch.tensor([[1.0, math.nan, 3.0]])
     sums = add_up([RowValues(values, torch.tensor([True, False, True]))])
-    assert sums.means(KEY, "column").tolist() == [2.0]
+    assert mean_and_error_of(sums)[0].tolist() == [2.0]
 
 
 def test_standard_errors_are_the_spread_of_sampled_means() -> None:
@@ -83,8 +87,7 @@ def test_standard_errors_are_the_spread_of_sampled_means() -> None:
     for trial in range(TRIALS):
         sampled = [pick(part, torch.randperm(ROWS)[:SAMPLED]) for part in parts]
         sums = add_up(sampled, ROWS / SAMPLED)
-        means[trial] = sums.means(KEY, "column")
-        errors[trial] = sums.errors(KEY, "column")
+        means[trial], errors[trial] = mean_and_error_of(sums)
     spread, claimed = means.std(0), np.sqrt((errors**2).mean(0))
     # A standard deviation from n trials is off by 1 / sqrt(2 n) of itself; 5 of these, and a
     # ratio's variance is right to first order in 1 / rows only.
@@ -96,4 +99,4 @@ def test_standard_errors_are_the_spread_of_sampled_means() -> None:
 
 def test_one_row_of_many_has_no_standard_error() -> None:
     sums = add_up([RowValues(torch.ones(HEADS, 1))], 7.0)
-    assert np.isnan(sums.errors(KEY, "column")).all()
+    assert mean_and_error_of(sums)[1].isnan().all()

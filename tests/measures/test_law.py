@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
-from headwise.measures import measure as measure_module, row_layout as layout_module
+from headwise.measures import measure as measure_module, sequence_view as view_module
 from headwise.measures.counter import (
     HeadCounter,
     LayerCache,
@@ -16,7 +16,7 @@ from headwise.measures.counter import (
     make_measures,
     sequence_views,
 )
-from headwise.measures.head_sums import HeadSums
+from headwise.measures.head_sums import HeadSums, mean_and_error
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.reading.batch import Batch, TokenFacts
 from headwise.reading.tensors import batch_from_tensors
@@ -26,10 +26,11 @@ from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS
 from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES
 from .definitions import Case, entropy, every_column, lead, uniform
-from .families import ROUNDINGS, Measured, Place, measured, precision, quiet
+from .families import Measured, Place, measured, precision, quiet
 
 CASES = [(name, padding) for name, family in FAMILIES.items() for padding in ("none", *family.pads)]
 ROWS = 5
@@ -108,14 +109,14 @@ def test_every_column_is_its_definition_in_one_tile_or_many_and_on_sampled_rows(
         assert_law(case, RowChoice("all"))
     if padding == "none" and FAMILIES[name].pads:
         return
-    monkeypatch.setattr(layout_module, "TILE_ROWS", 5)  # cuts every family's rows,
-    monkeypatch.setattr(layout_module, "TILE_KEYS", 7)  # and its keys and windows
+    monkeypatch.setattr(view_module, "TILE_ROWS", 5)  # cuts every family's rows,
+    monkeypatch.setattr(view_module, "TILE_KEYS", 7)  # and its keys and windows
     assert_law(case, RowChoice("all"))
     assert_law(case, RowChoice(ROWS, seed=3))
 
 
 def test_small_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_module, "TILE_NUMBERS", 1)
+    monkeypatch.setattr(view_module, "TILE_NUMBERS", 1)
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
 
@@ -140,12 +141,12 @@ def test_a_batch_counts_the_mean_of_the_rows(name: str) -> None:
         rows = torch.cat(parts, 1)
         if column.startswith("largest_") or rows.isnan().all():
             continue  # ties may go either way; the law above sets them apart
-        got = torch.from_numpy(sums.columns.means((stack, layer), column))
+        mean, error = mean_and_error(sums.columns[(stack, layer), column])
         dtype = max(
             precision(case.family), case.model.dtype, key=lambda kind: torch.finfo(kind).eps
         )
-        assert_same(got, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
-        assert not sums.columns.errors((stack, layer), column).any()
+        assert_same(mean, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
+        assert not error.any()
 
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:

@@ -9,8 +9,7 @@ from headwise.errors import OptionError, ShapeError
 from headwise.measures.counter import MEASURES
 from headwise.measures.entropy import Entropy
 from headwise.measures.measure import Measure, PairsOf, RowValues, Sums
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, TileWeights
+from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 

@@ -1,4 +1,7 @@
-"""Fixture of all tests of watching: transformers logs only errors."""
+"""Fixture of all tests of watching: transformers logs only errors.
+
+Unrouted families would warn that they cannot switch to eager, which they already use.
+"""
 
 from collections.abc import Iterator
 

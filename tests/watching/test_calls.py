@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import TokenFacts
 from headwise.watching.calls import AttentionCall, WeightsCall
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights

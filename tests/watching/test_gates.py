@@ -1,8 +1,9 @@
 """Gates change the output of each head before the output projection mixes the heads."""
 
 import copy
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -26,34 +27,25 @@ from .helpers import (
     family_model,
     run,
 )
-from .tiny import attention_modules, eagerly, output_of, output_projection, ragged, tiny
+from .tiny import attention_modules, eagerly, output_of, output_projection, ragged, stack_of, tiny
 from .tiny_configs import FAMILIES
 
 pytestmark = allow_weights
 Factors = dict[tuple[str, int], Tensor]
 
 
-def stack_in(name: str, family: Any) -> str:
-    """The stack of an attention module's path, by the words in this table."""
-    if list(family.stacks) == [""]:
-        return ""
-    if "encoder_attn" in name or "EncDecAttention" in name:
-        return "cross"
-    return next(stack for stack in ("text", "vision", "decoder", "encoder") if stack in name)
-
-
 @contextmanager
 def hooked(model: nn.Module, name: str, factors: Factors) -> Iterator[None]:
     """Gate each head's slice of the projection's input by hooks, without headwise."""
-    family, hooks = FAMILIES[name], []
-    counts: dict[str, int] = {}
+    family = FAMILIES[name]
+    counts: Counter[str] = Counter()
 
     def multiply(stack: str, layer: int | None) -> Any:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             number = layer
             if number is None:  # ALBERT: one module for all layers, which take turns
-                number = counts.get(stack, 0) % family.stacks[stack].num_layers
-                counts[stack] = counts.get(stack, 0) + 1
+                number = counts[stack] % family.stacks[stack].num_layers
+                counts[stack] += 1
             if (stack, number) not in factors:
                 return inputs
             each = factors[stack, number].to(inputs[0])
@@ -62,18 +54,15 @@ def hooked(model: nn.Module, name: str, factors: Factors) -> Iterator[None]:
 
         return hook
 
-    numbers: dict[str, int] = {}
-    for path in attention_modules(model, family):
-        stack = stack_in(path, family)
-        layer = None if name == "albert" else numbers.setdefault(stack, 0)
-        numbers[stack] = numbers.get(stack, 0) + 1
-        projection = output_projection(model, family, path)
-        hooks.append(projection.register_forward_pre_hook(multiply(stack, layer)))
-    try:
+    numbers: Counter[str] = Counter()
+    with ExitStack() as hooks:
+        for path in attention_modules(model, family):
+            stack = stack_of(path, family)
+            layer = None if name == "albert" else numbers[stack]
+            numbers[stack] += 1
+            projection = output_projection(model, family, path)
+            hooks.enter_context(projection.register_forward_pre_hook(multiply(stack, layer)))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def some_heads(name: str) -> tuple[list[HeadId], Factors]:
@@ -217,24 +206,22 @@ def test_means_replace_silenced_heads(name: str) -> None:
 @contextmanager
 def spy_on_projections(sites: Any, projected: dict[tuple[str, int], Tensor]) -> Iterator[None]:
     """Record the inputs of the output projections; ALBERT's single one takes turns."""
-    hooks, rounds = [], {}
+    rounds: Counter[nn.Module] = Counter()
 
     def hook_of(sites_of_projection: list[Any]) -> Any:
         def hook(projection: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            site = sites_of_projection[rounds.get(projection, 0)]
-            rounds[projection] = rounds.get(projection, 0) + 1
+            site = sites_of_projection[rounds[projection]]
+            rounds[projection] += 1
             projected[site.stack, site.layer] = inputs[0]
 
         return hook
 
-    for projection in {site.output_projection: None for site in sites}:
-        sites_of_projection = [site for site in sites if site.output_projection is projection]
-        hooks.append(projection.register_forward_pre_hook(hook_of(sites_of_projection)))
-    try:
+    with ExitStack() as hooks:
+        for projection in {site.output_projection: None for site in sites}:
+            sites_of_projection = [site for site in sites if site.output_projection is projection]
+            hook = projection.register_forward_pre_hook(hook_of(sites_of_projection))
+            hooks.enter_context(hook)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def test_means_over_batches_are_means_over_tokens() -> None:
@@ -269,7 +256,7 @@ def test_silence_nests_in_watch_and_in_silence() -> None:
     assert torch.equal(got, want)
 
 
-def test_gates_and_silence_combine() -> None:
+def test_nested_gates_multiply() -> None:
     model, inputs = tiny("bert")
     halves = {"L0": torch.full((5,), 0.5)}
     with gate(model, halves), gate(model, halves):
@@ -343,7 +330,7 @@ def test_gates_for_another_number_of_heads_raise() -> None:
 
 def test_mean_outputs_of_no_batch_or_another_layer_raise() -> None:
     model, _ = tiny("bert")
-    with pytest.raises(OptionError, match="batches is empty"):
+    with pytest.raises(OptionError, match="batches"):
         mean_outputs(model, [])
     with pytest.raises(OptionError, match=r"means.*L1"):
         silence(model, "L1H0", means=MeanOutputs({})).__enter__()

@@ -1,16 +1,15 @@
 """The tiny models are what their table says: the ground truth of other tests."""
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..attention.tolerance import assert_same
+from .helpers import LENGTHS, ROUNDINGS
 from .tiny import (
     BATCH,
     LENGTH,
@@ -25,19 +24,7 @@ from .tiny_configs import FAMILIES, FRAMES, MEMORY, Family, Side
 
 PADDED = [(name, side) for name, family in FAMILIES.items() for side in family.pads]
 LEFT = [name for name, family in FAMILIES.items() if "left" in family.pads]
-ROUNDINGS = 3 * (48 + 17 + 43)
-"""Roundings in the longest chain: three layers with sums over d_model, keys and hidden units."""
-LENGTHS = (7, 13, 1, 11)
 SINKS = {"gpt_oss"}
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Unrouted families warn that they cannot switch to eager, which they already use."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    yield
-    transformers.logging.set_verbosity(before)
 
 
 def keys_of(family: Family, stack: str, queries: int) -> int:

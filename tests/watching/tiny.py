@@ -262,6 +262,18 @@ def attention_modules(model: nn.Module, family: Family) -> dict[str, nn.Module]:
     return {name: module for name, module in modules if type(module).__name__ == family.attention}
 
 
+def stack_of(path: str, family: Family) -> str:
+    """The stack of an attention module, by the words in its path."""
+    if "" in family.stacks:
+        return ""
+    if "EncDec" in path or "encoder_attn" in path:
+        return "cross"
+    (stack,) = {stack for stack in family.stacks if f"{stack}_model." in path} or {
+        stack for stack in family.stacks if f".{stack}." in f".{path}"
+    }
+    return stack
+
+
 def output_projection(model: nn.Module, family: Family, name: str) -> nn.Module:
     """The output projection of the attention module of this name."""
     place = name.split(".")

@@ -3,13 +3,13 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
+from headwise.measures.masses import key_classes
 from headwise.measures.measure import Measure, PairsOf, RowValues, Sums
 from headwise.measures.offsets import OFFSETS, Offsets
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, TileWeights
+from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights
 from headwise.watching.sequence_weights import Tile
 
 
@@ -53,7 +53,7 @@ class Confidence(Measure):
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """The largest weights, and which offsets they are at."""
-        is_special, is_defined = _special_tokens(view.layout), None
+        is_special, is_defined = key_classes(view.layout).get("special"), None
         if is_special is not None:
             is_defined = view.layout.once(
                 "sees ordinary", lambda: (view.count_seen(~is_special[None])[0] > 0).all(0)
@@ -65,14 +65,10 @@ class Confidence(Measure):
         return columns
 
 
-def _special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
-    return None if layout.tokens is None else layout.tokens.is_special
-
-
 def _special_columns(layout: RowLayout, block: Tile) -> Int[Tensor, " special"]:
     """Columns of a tile that are special tokens; empty if these are unknown."""
-    is_special, keys = _special_tokens(layout), slice(block.low, block.high)
+    is_special = key_classes(layout).get("special")
     if is_special is None:
         return layout.rows[:0]
-    name = ("special", block.low, block.high)
-    return layout.once(name, lambda: is_special[keys].nonzero()[:, 0])
+    low, high = block.low, block.high
+    return layout.once(("special", low, high), lambda: is_special[low:high].nonzero()[:, 0])

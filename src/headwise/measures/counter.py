@@ -24,8 +24,7 @@ from headwise.measures.measure import Measure, measure_rows
 from headwise.measures.offsets import Offsets
 from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import LEAST_LOG, Scratch, SequenceView
+from headwise.measures.sequence_view import LEAST_LOG, RowLayout, Scratch, SequenceView
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
 from headwise.reading.batch import Batch
@@ -214,7 +213,7 @@ class HeadCounter:
         self.sums.num_heads[key] = call.num_heads
         for position, index, view in sequence_views(call, batch, self.choice, self.cache):
             columns = measure_rows(view, self.measures)
-            self.sums.columns.add(key, columns, view.layout.row_weight)
+            self.sums.add_columns(key, columns, view.layout.row_weight)
             if self.compares and position < COMPARED and view.layout.num_queries >= 4:
                 self._compare(key, view, position, index)
 

@@ -5,15 +5,12 @@ saves them and turns them into a table.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.measures.measure import RowValues
@@ -26,90 +23,80 @@ SUMMED_AT_ONCE = 1 << 19
 """Number of values that are summed in float64 at a time: 4 MiB."""
 
 
-def sort_layers(keys: Iterable[LayerKey]) -> list[LayerKey]:
-    """Stacks in the order of their first appearance, layers by number."""
-    keys = list(keys)
-    stacks = list(dict.fromkeys(stack for stack, _ in keys))
-    return sorted(keys, key=lambda key: (stacks.index(key[0]), key[1]))
-
-
 @dataclass(eq=False)
-class ColumnSums:
-    """Five sums per layer, column and head, in float64.
+class HeadSums:
+    """All sums about the heads of a model, in float64."""
 
-    They are the sum of the values, the number of rows that have one, and the variances and the
-    covariance that sampling gives these two. If `n` of a document's `N` rows are measured, each has
-    the weight `N / n`, and a sum over the document has the variance `N^2 (1 - n/N) s^2 / n`
-    (stratified sampling; Cochran, Sampling Techniques, 5.3). A row without a value counts 0 in both
-    sums, and the mean is their ratio, whose error needs all three (Cochran, 6.4).
-    """
+    columns: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
+    """By layer and column: the sum of the values, the number of rows that have one, and the
+    variances and the covariance that sampling gives these two.
 
-    sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
+    If `n` of a document's `N` rows are measured, each has the weight `N / n`, and a sum over the
+    document has the variance `N^2 (1 - n/N) s^2 / n` (stratified sampling; Cochran, Sampling
+    Techniques, 5.3). A row without a value counts 0 in both sums, and the mean is their ratio,
+    whose error needs all three (Cochran, 6.4)."""
+    num_heads: dict[LayerKey, int] = field(default_factory=dict)
+    hsic: dict[str, Tensor] = field(default_factory=dict)
+    """By stack: `[heads heads]` over all layers, the summed HSIC of the outputs of two heads."""
+    divergence: dict[LayerKey, Tensor] = field(default_factory=dict)
+    """By layer: `[heads + 1, heads]`, summed divergences, and their number in the last row."""
 
-    def add(self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float) -> None:
+    def add_columns(
+        self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float
+    ) -> None:
         """Add one document's rows; each measured row counts as `row_weight` rows."""
         if not columns:
             return
-        by_rows: dict[int, list[str]] = {}
-        for name, column in columns.items():
-            by_rows.setdefault(id(column.is_defined), []).append(name)
-        names = [name for group in by_rows.values() for name in group]
-        size = max(1, SUMMED_AT_ONCE // next(iter(columns.values())).values.numel())
+        # Columns that are defined on the same rows are neighbours in the table.
+        by_rows = [id(column.is_defined) for column in columns.values()]
+        names = sorted(columns, key=lambda name: by_rows.index(id(columns[name].is_defined)))
+        size = max(1, SUMMED_AT_ONCE // columns[names[0]].values.numel())
         for start in range(0, len(names), size):
-            few = {name: columns[name] for name in names[start : start + size]}
-            counts, parts = _sum_columns(few, row_weight)
+            few = names[start : start + size]
+            counts, parts = _sum_columns([columns[name] for name in few], row_weight)
             for name, count, part in zip(few, counts, parts.unbind(1), strict=True):
                 if count:
-                    add_matrix(self.sums, (key, name), part)
+                    add_matrix(self.columns, (key, name), part)
 
-    def merge(self, other: "ColumnSums") -> None:
+    def merge(self, other: "HeadSums") -> None:
         """Add the sums of `other`."""
-        for place, part in other.sums.items():
-            add_matrix(self.sums, place, part)
+        self.num_heads |= other.num_heads
+        for place, part in other.columns.items():
+            add_matrix(self.columns, place, part)
+        for stack, part in other.hsic.items():
+            add_matrix(self.hsic, stack, part)
+        for key, part in other.divergence.items():
+            add_matrix(self.divergence, key, part)
 
-    @property
-    def layers(self) -> list[LayerKey]:
-        """Every layer that has a sum."""
-        return sort_layers(dict.fromkeys(key for key, _ in self.sums))
 
-    @property
-    def names(self) -> list[str]:
-        """Every column that has a sum, in the order of first appearance."""
-        return list(dict.fromkeys(column for _, column in self.sums))
+def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:
+    """Add a matrix to the sum under `key`, in float64."""
+    part = part.double().cpu()
+    sums[key] = sums[key] + part if key in sums else part
 
-    def means(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
-        """Mean of each head in a layer; None if the layer has no such column."""
-        parts = self.sums.get((key, column))
-        return None if parts is None else (parts[0] / parts[1]).numpy()
 
-    def errors(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
-        """Standard error of each mean: 0 if every row was measured, NaN if only one was."""
-        parts = self.sums.get((key, column))
-        if parts is None:
-            return None
-        total, count, of_total, of_count, of_both = parts
-        mean = total / count
-        variance = of_total - 2 * mean * of_both + mean.square() * of_count
-        errors: NDArray[np.float64] = (variance.clamp(min=0).sqrt() / count).numpy()
-        return errors
+def mean_and_error(sums: Float[Tensor, "five heads"]) -> Float[Tensor, "two heads"]:
+    """Mean of a column for each head, and its standard error.
+
+    The error is 0 if every row was measured, and NaN if only one of several was.
+    """
+    total, count, of_total, of_count, of_both = sums
+    mean = total / count
+    variance = of_total - 2 * mean * of_both + mean.square() * of_count
+    return torch.stack([mean, variance.clamp(min=0).sqrt() / count])
 
 
 def _sum_columns(
-    columns: Mapping[str, RowValues], row_weight: float
+    columns: list[RowValues], row_weight: float
 ) -> tuple[list[float], Float[Tensor, "five columns heads"]]:
-    """Number of rows that have a value in each column, and the column's five sums.
-
-    Neighbouring columns that are defined on the same rows are masked together.
-    """
-    values = torch.stack([column.values for column in columns.values()]).double()
-    counts, start = values.new_full((len(columns), 1), values.shape[-1]), 0
-    for _, group in groupby(columns.values(), lambda column: id(column.is_defined)):
-        same = list(group)
-        end, is_defined = start + len(same), same[0].is_defined
-        if is_defined is not None:
-            values[start:end].masked_fill_(~is_defined, 0)
-            counts[start:end] = is_defined.sum()
-        start = end
+    """Number of rows that have a value in each column, and the column's five sums."""
+    values = torch.stack([column.values for column in columns]).double()
+    every_row = torch.ones(values.shape[-1], dtype=torch.bool, device=values.device)
+    is_defined = torch.stack(
+        [every_row if column.is_defined is None else column.is_defined for column in columns]
+    )
+    values.masked_fill_(~is_defined[:, None], 0)
+    counts = is_defined.sum(-1, keepdim=True).to(values)
     parts = values.new_zeros(5, *values.shape[:2])
     parts[0], parts[1] = values.sum(-1), counts
     if row_weight > 1:
@@ -137,30 +124,3 @@ def _sampling_variance(
         [of_values, (count * undefined).expand_as(of_values), values.sum(-1) * undefined]
     )
     return products * (measured / (measured - 1) * row_weight**2 * (1 - 1 / row_weight))
-
-
-@dataclass
-class HeadSums:
-    """All sums about the heads of a model."""
-
-    columns: ColumnSums = field(default_factory=ColumnSums)
-    num_heads: dict[LayerKey, int] = field(default_factory=dict)
-    hsic: dict[str, Tensor] = field(default_factory=dict)
-    """By stack: `[heads heads]` over all layers, the summed HSIC of the outputs of two heads."""
-    divergence: dict[LayerKey, Tensor] = field(default_factory=dict)
-    """By layer: `[heads + 1, heads]`, summed divergences, and their number in the last row."""
-
-    def merge(self, other: "HeadSums") -> None:
-        """Add the sums of `other`."""
-        self.columns.merge(other.columns)
-        self.num_heads |= other.num_heads
-        for stack, part in other.hsic.items():
-            add_matrix(self.hsic, stack, part)
-        for key, part in other.divergence.items():
-            add_matrix(self.divergence, key, part)
-
-
-def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:
-    """Add a matrix to the sum under `key`, in float64."""
-    part = part.double().cpu()
-    sums[key] = sums[key] + part if key in sums else part

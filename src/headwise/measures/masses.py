@@ -7,8 +7,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from headwise.measures.measure import MassMeasure, with_value_columns
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
+
+FIRST = {"first": 1, "first4": 4}
+"""Number of tokens in each class of first ones."""
 
 
 class Masses(MassMeasure):
@@ -38,14 +40,12 @@ class Masses(MassMeasure):
 
     def rows(self, layout: RowLayout) -> dict[str, Tensor | None]:
         """The rows after the first tokens for these, which cannot look back; otherwise all."""
+        rows: dict[str, Tensor | None] = dict.fromkeys(key_classes(layout))
         if layout.is_cross:
-            return dict.fromkeys(key_classes(layout))
+            return rows
         return layout.once(
             "rows of classes",
-            lambda: (
-                dict.fromkeys(key_classes(layout))
-                | {"first": layout.places >= 1, "first4": layout.places >= 4}
-            ),
+            lambda: rows | {name: layout.places >= size for name, size in FIRST.items()},
         )
 
 
@@ -54,7 +54,7 @@ def key_classes(layout: RowLayout) -> dict[str, Bool[Tensor, " key"]]:
 
     def find() -> dict[str, Tensor]:
         position = torch.arange(layout.num_keys, device=layout.rows.device)
-        classes = {"first": position < 1, "first4": position < 4}
+        classes = {name: position < size for name, size in FIRST.items()}
         if layout.tokens is not None and layout.tokens.is_special is not None:
             classes["special"] = layout.tokens.is_special
         if layout.tokens is not None and layout.tokens.is_punctuation is not None:

@@ -14,8 +14,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from headwise.errors import OptionError, ShapeError
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, TileWeights, positive
+from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights, positive
 
 CACHED_PICKS = 1 << 20
 """Positions of single weights are cached for the next layer up to this number per layout."""

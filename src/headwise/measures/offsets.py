@@ -8,8 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.measures.measure import MassMeasure, PairsOf, RowsAndKeys, with_value_columns
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
 
 OFFSETS = {
     "back4": -4,
@@ -53,13 +52,11 @@ class Offsets(MassMeasure):
     def rows(self, layout: RowLayout) -> dict[str, Bool[Tensor, " query"]]:
         """The rows that have a key at each offset."""
 
-        def has_key(offset: int) -> Bool[Tensor, " query"]:
-            key = layout.places + offset
-            return (key >= 0) & (key < layout.num_keys)
+        def find() -> dict[str, Tensor]:
+            keys = {name: layout.places + OFFSETS[name] for name in self.pairs(layout)}
+            return {name: (key >= 0) & (key < layout.num_keys) for name, key in keys.items()}
 
-        return layout.once(
-            "rows with key", lambda: {name: has_key(OFFSETS[name]) for name in self.pairs(layout)}
-        )
+        return layout.once("rows with key", find)
 
 
 def _pairs_at(offset: int, places: Int[Tensor, " row"]) -> RowsAndKeys:

@@ -8,8 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.measures.measure import MassMeasure, PairsOf, RowsAndKeys, with_value_columns
-from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView
+from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}

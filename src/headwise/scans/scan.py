@@ -342,7 +342,7 @@ class ScanJob:
                 for name, renamed in ON_REPEATS.items():
                     if name in columns:
                         key = (call.stack, call.layer)
-                        sums.heads.columns.add(key, {renamed: columns[name]}, 1.0)
+                        sums.heads.add_columns(key, {renamed: columns[name]}, 1.0)
 
         with torch.inference_mode(), watch(self.model, add, needs_lse=True):
             _read_batch(self.model, batch)

@@ -40,7 +40,7 @@ class ScanSums:
     def to_bytes(self) -> bytes:
         """All sums as the content of one .npz file."""
         arrays: dict[str, Any] = {}
-        for ((stack, layer), column), sums in self.heads.columns.sums.items():
+        for ((stack, layer), column), sums in self.heads.columns.items():
             arrays[f"column/{stack}|{layer}|{column}"] = sums.numpy()
         for stack, matrix in self.heads.hsic.items():
             arrays[f"hsic/{stack}"] = matrix.numpy()
@@ -68,7 +68,7 @@ class ScanSums:
                 match kind, *name.split("|", 2):
                     case "column", stack, layer, column:
                         key = (stack, int(layer)), column
-                        heads.columns.sums[key] = torch.from_numpy(arrays[path])
+                        heads.columns[key] = torch.from_numpy(arrays[path])
                     case "hsic", stack:
                         heads.hsic[stack] = torch.from_numpy(arrays[path])
                     case "divergence", stack, layer:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.measures.counter import MEASURES
-from headwise.measures.head_sums import HeadSums, sort_layers
+from headwise.measures.head_sums import HeadSums, mean_and_error
 from headwise.measures.measure import Measure
 from headwise.measures.offsets import OFFSETS
 from headwise.measures.similarity import cka
@@ -56,9 +57,12 @@ def head_table(
 
 
 def _heads(sums: HeadSums) -> list[HeadId]:
+    """Every head, stacks in the order of their first appearance, layers by number."""
+    stacks = list(dict.fromkeys(stack for stack, _ in sums.num_heads))
+    layers = sorted(sums.num_heads, key=lambda key: (stacks.index(key[0]), key[1]))
     return [
         HeadId(layer, head, stack)
-        for stack, layer in sort_layers(sums.num_heads)
+        for stack, layer in layers
         for head in range(sums.num_heads[stack, layer])
     ]
 
@@ -70,14 +74,12 @@ def _mean_columns(sums: HeadSums) -> pd.DataFrame:
     columns: dict[str, Any] = {
         name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")
     }
-    for name in sums.columns.names:
-        means, errors = np.full((2, len(heads)), np.nan)
-        for stack, layer in sums.columns.layers:
-            layer_means = sums.columns.means((stack, layer), name)
-            if layer_means is not None:
-                first = row_of[HeadId(layer, 0, stack)]
-                rows = slice(first, first + len(layer_means))
-                means[rows], errors[rows] = layer_means, sums.columns.errors((stack, layer), name)
+    by_column: dict[str, NDArray[np.float64]] = {}
+    for ((stack, layer), name), parts in sums.columns.items():
+        means_and_errors = by_column.setdefault(name, np.full((2, len(heads)), np.nan))
+        first = row_of[HeadId(layer, 0, stack)]
+        means_and_errors[:, first : first + parts.shape[1]] = mean_and_error(parts)
+    for name, (means, errors) in by_column.items():
         columns[name] = means
         if ((errors != 0) & ~np.isnan(means)).any():
             columns[f"{name}_se"] = errors

@@ -4,7 +4,7 @@ In: the real queries, keys and values with the rules that applied, or the weight
 returns only these. Out: `lse`, `attend` and `weight_at`, which need no full weight matrix.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -77,7 +77,7 @@ class AttentionCall(SiteCall):
     keys: Float[Tensor, "batch kv_heads key d_key"]
     values: Float[Tensor, "batch kv_heads key d_value"]
     rules: Rules
-    known_lse: Float[Tensor, "batch heads query"] | None = field(default=None, repr=False)
+    known_lse: Float[Tensor, "batch heads query"] | None = None
 
     @property
     def num_keys(self) -> int:

@@ -74,9 +74,11 @@ class CallObserver:
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same numbers in the same order, whatever their shapes."""
-    if first.numel() != second.numel() or not can_be_read(first):
-        return first.numel() == second.numel()
+    """Whether two tensors have the same numbers in the same order, as far as these are known."""
+    if first.numel() != second.numel():
+        return False
+    if not can_be_read(first):
+        return True
     first, second = first.flatten(), second.to(first).flatten()
     is_equal = torch.equal(first, second)
     return is_equal or torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
@@ -178,17 +180,17 @@ def _read_rules(
     """transformers' arguments as rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
     make_rules = mask.make_rules if isinstance(mask, StructuredMask) else None
-    if mask is not None and make_rules and mask.shape[2:] == (num_queries, num_keys):
+    if mask is None:
+        is_causal = options.get("is_causal")
+        is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
+    elif make_rules is not None and mask.shape[2:] == (num_queries, num_keys):
         rules = make_rules()
-    elif mask is not None:
+    else:
         dense = as_4d_mask(real_mask(mask))[..., :num_keys]
         if dense.is_floating_point():  # models write their dtype's smallest number for -inf
             dense = dense.masked_fill(dense <= torch.finfo(dense.dtype).min, -torch.inf)
         rules = Rules(mask=dense)
-    else:
-        is_causal = options.get("is_causal")
-        is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     bias = options.get("position_bias")
     if bias is not None:
         bias = bias[..., -num_queries:, :num_keys]

@@ -6,7 +6,7 @@ in `models/families.py`; nothing here computes attention.
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class Site:
 def find_sites(model: nn.Module) -> tuple[Site, ...]:
     """Every attention layer of the model, stack by stack, layers in order."""
     modules = dict(model.named_modules())
-    attention = {name: module for name, module in modules.items() if _is_watchable(module)}
+    attention = [name for name, module in modules.items() if _is_watchable(module)]
     unknown = ", ".join(_find_unknown_classes(attention, modules))
     if not attention:
         reason = f"its attention ({unknown}) {UNKNOWN}" if unknown else "it has no attention layers"
@@ -75,20 +75,24 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
             f"{type(model).__name__} is watched only in part: heads of its {unknown} are left out, "
             f"because it {UNKNOWN}"
         )
-    stacks, layers = _stack_names(attention), _layer_numbers(attention, modules)
+    by_pattern: dict[str, list[str]] = {}
+    for name in attention:
+        by_pattern.setdefault(NUMBER.sub("*", f".{name}"), []).append(name)
+    stacks = _stack_names(by_pattern)
     sites = [
         Site(
-            stack=stacks[_pattern(name)],
+            stack=stacks[pattern],
             layer=layer,
             name=name,
-            module=module,
+            module=modules[name],
             output_projection=find_output_projection(name, modules),
-            is_routed=is_routed(module),
+            is_routed=is_routed(modules[name]),
             call_index=index,
-            layer_loop=modules[_loop_path(name)] if len(layers[name]) > 1 else None,
+            layer_loop=modules[_loop_path(name)] if len(layers) > 1 else None,
         )
-        for name, module in attention.items()
-        for index, layer in enumerate(layers[name])
+        for pattern, names in by_pattern.items()
+        for name, layers in _layer_numbers(names, modules).items()
+        for index, layer in enumerate(layers)
     ]
     order = list(stacks.values())
     return tuple(sorted(sites, key=lambda site: (order.index(site.stack), site.layer)))
@@ -105,15 +109,10 @@ def _is_watchable(module: nn.Module) -> bool:
     return is_routed(module) or (family is not None and family.returns_weights)
 
 
-def _pattern(name: str) -> str:
-    """A module's path without the numbers in it: the same for all layers of a stack."""
-    return NUMBER.sub("*", f".{name}")
-
-
-def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
+def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
     """The stack of each path pattern: "" if there is one, the path itself if names clash."""
     stacks: dict[str, str] = {}
-    for pattern in map(_pattern, attention):
+    for pattern in patterns:
         parts = pattern.split(".")
         is_cross = any(part in CROSS for part in parts)
         words = (STACKS[part] for part in parts if part in STACKS)
@@ -130,22 +129,20 @@ def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
 
 
 def _layer_numbers(
-    attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
+    names: list[str], modules: Mapping[str, nn.Module]
 ) -> dict[str, tuple[int, ...]]:
-    """The layers that each module computes: one, or several in ALBERT.
+    """The layers that each attention module of a stack computes: one, or several in ALBERT.
 
-    A layer's number is the first one in the module's path. If two modules of a stack share it, as
-    in models with stages, layers are numbered in order.
+    A layer's number is the first one in the module's path. If two modules share it, as in models
+    with stages, layers are numbered in order.
     """
+    matches = [NUMBER.search(f".{name}") for name in names]
+    numbers = [int(match[0]) if match else 0 for match in matches]
+    if len(set(numbers)) < len(numbers):
+        numbers = list(range(len(numbers)))
     layers: dict[str, tuple[int, ...]] = {}
-    for pattern in set(map(_pattern, attention)):
-        names = [name for name in attention if _pattern(name) == pattern]
-        matches = [NUMBER.search(f".{name}") for name in names]
-        numbers = [int(match[0]) if match else 0 for match in matches]
-        if len(set(numbers)) < len(numbers):
-            numbers = list(range(len(numbers)))
-        layers |= {name: (number,) for name, number in zip(names, numbers, strict=True)}
-    for name in attention:
+    for name, number in zip(names, numbers, strict=True):
+        layers[name] = (number,)
         if match := ALBERT.search(name):
             config: Any = modules[_loop_path(name)].config
             group, inner = int(match[1]), int(match[2])
@@ -183,20 +180,17 @@ def output_weight(projection: nn.Module) -> Tensor:
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def _find_unknown_classes(
-    attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
-) -> list[str]:
+def _find_unknown_classes(attention: list[str], modules: Mapping[str, nn.Module]) -> list[str]:
     """Classes named like attention that are neither in poolers nor around or in watched ones."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     unknown = set()
     for name, module in modules.items():
         kind = type(module).__name__
-        is_inside = any(
-            parent in attention or "Pool" in type(modules[parent]).__name__
-            for parent in path_and_parents(name)
-        )
-        if "attention" in kind.lower() and name not in around and not is_inside:
-            unknown.add(kind)
+        if "attention" in kind.lower() and name not in around:
+            paths = set(path_and_parents(name))
+            is_in_pooler = any("Pool" in type(modules[path]).__name__ for path in paths)
+            if not is_in_pooler and paths.isdisjoint(attention):
+                unknown.add(kind)
     return sorted(unknown)
 
 

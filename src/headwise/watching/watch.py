@@ -19,7 +19,7 @@ from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call, WeightsCall
-from headwise.watching.interface import CallObserver, Change, observe_routed, route_attention
+from headwise.watching.interface import CallObserver, Change, Entry, observe_routed, route_attention
 from headwise.watching.sites import Site, find_sites
 
 
@@ -70,9 +70,7 @@ def watch(
 
 
 @contextmanager
-def observe(
-    model: nn.Module, sites: tuple[Site, ...], entries: list[tuple[Site, CallObserver]]
-) -> Iterator[None]:
+def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> Iterator[None]:
     """Attach observers to some of the model's `sites` inside the block, routed or not."""
     returning = [entry for entry in entries if not entry[0].is_routed and _num_heads(entry[0])]
     names = sorted({type(site.module).__name__ for site, observer in returning if observer.each})
