@@ -119,7 +119,7 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
 def test_a_long_text_is_read_in_part_and_says_so() -> None:
     text = "one two three four five " * 300
     reading = minilm().read(text)
-    assert reading.num_tokens == 512
+    assert reading.batch.num_tokens == 512
     assert reading.left_out == 1500 - 510
     assert minilm().text_answer(text).left_out == 990
     assert LONGEST > 512
@@ -169,4 +169,4 @@ def test_an_error_in_the_progress_callback_stops_the_analysis() -> None:
     with pytest.raises(KeyError, match="enough"):
         analyse_text(minilm().subject, CAT, progress=stop)
     assert done == [(1, 6), (2, 6)]
-    assert cat().num_tokens == analyse_text(minilm().subject, CAT).num_tokens
+    assert cat().batch.num_tokens == analyse_text(minilm().subject, CAT).batch.num_tokens

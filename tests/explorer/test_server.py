@@ -196,7 +196,8 @@ def test_a_map_too_large_to_send_is_reduced() -> None:
     panel = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
     want = reduce_maps(reading, "L3", MapOptions(), OVERVIEW, head=1)[0].numpy()
     assert np.abs(weights(panel["cells"]) - want).max() <= 0.51 / STEPS
-    assert panel["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
+    assert panel["cells"]["rows"] == [0, reading.batch.num_tokens]
+    assert reading.batch.num_tokens > TILE
     assert panel["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
 
 
@@ -238,9 +239,9 @@ def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) ->
     folder = tmp_path / "my model; rm -r ~"
     model_of("llama").save_pretrained(folder)
     words_tokenizer().save_pretrained(folder)
-    assert Session(open_subject(str(folder))).loads_as == f"'{folder}'"
+    assert Session(open_subject(str(folder))).about().loads_as == f"'{folder}'"
     subject = replace(minilm().subject, name="a/b", about={"source": "a/b", "revision": "v 2"})
-    assert Session(subject).loads_as == "a/b --revision 'v 2'"
+    assert Session(subject).about().loads_as == "a/b --revision 'v 2'"
 
 
 def test_the_last_result_of_a_job_is_sent_in_any_state() -> None:

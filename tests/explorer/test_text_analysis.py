@@ -59,7 +59,7 @@ LIMIT = 61
 @pytest.mark.parametrize("more", [0, 1, 2, 39, LIMIT, LIMIT + 1])
 def test_every_token_that_is_too_many_is_counted(more: int) -> None:
     reading = tiny_session("bert").read("w7 " * (LIMIT + more))
-    assert (reading.num_tokens, reading.left_out) == (LIMIT, more)
+    assert (reading.batch.num_tokens, reading.left_out) == (LIMIT, more)
 
 
 @pytest.mark.parametrize(("more", "counts"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])

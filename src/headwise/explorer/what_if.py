@@ -25,8 +25,6 @@ LONGEST = 512
 """Largest number of tokens of a text that are read: the effect of a click must show at once."""
 TOP = 8
 """Number of predictions shown of each model."""
-
-
 MAX_BASELINES = 8
 """Number of requests whose unchanged outputs are kept."""
 
@@ -91,7 +89,7 @@ def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tenso
     """
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
     before, after = reader.around
-    room = reader.length - len(before) - len(after)
+    room = reader.length - reader.num_around
     is_end = isinstance(subject.objective, NextToken)
     windows, remarks = [], []
     for number, text in enumerate(texts):

@@ -1,16 +1,13 @@
 """Plans -> tables and sentences: one model, several models, and the choices of a width."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.table import Table as RichTable
 
 from headwise.drawing.table import Table
 from headwise.formats import format_large_count, format_size, join_words
 from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
 
 NAME_WIDTH, NUMBER_WIDTH = 34, 20
 """Same widths in every table of a plan, so that the columns line up."""
@@ -40,7 +37,7 @@ def headline(plan: Plan) -> list[str]:
     return lines
 
 
-def plan_tables(plan: Plan) -> list["RichTable"]:
+def plan_tables(plan: Plan) -> list[RichTable]:
     """Parameters, compute and memory of one model."""
     workload, work, step = plan.workload, plan.multiply_adds, plan.decoding
     parameters = {f"{name}, per layer": f"{count:,}" for name, count in plan.parameters.items()}
@@ -86,7 +83,7 @@ def plan_tables(plan: Plan) -> list["RichTable"]:
     return tables
 
 
-def comparison(plans: Sequence[Plan]) -> "RichTable":
+def comparison(plans: Sequence[Plan]) -> RichTable:
     """Several models side by side, one row per model."""
     numbers = ("d_model", "heads", "KV", "d_key", "layers", "params", "share", "per token", "cache")
     columns = ("model", *numbers, "ops/B")

@@ -7,7 +7,7 @@ import math
 from itertools import chain
 
 from headwise.explorer.lesson import figures
-from headwise.explorer.lesson.facts import Effects, Facts, Scoring
+from headwise.explorer.lesson.facts import Effects, Facts
 from headwise.explorer.lesson.first_steps import TIE
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
@@ -138,24 +138,21 @@ def _score_question(facts: Facts) -> QuizQuestion:
             f"All {total} tokens: none is blocked here." if seen == total else blocked,
         )
     before, old = float(facts.row[best]), float(scoring.scores[best])
+    growth = f"so this token's part of the sum grows e = {math.e:.2f} times"
+    if scoring.softcap is not None:
+        score = scoring.scores[best]
+        rise = float(scoring.bent(score + step) - scoring.bent(score))
+        growth = (
+            f"of which the cap leaves {rise:.2f}, so this token's part of the sum grows "
+            f"{math.exp(rise):.2f} times"
+        )
     return number_question(
         f"Drag the score of {facts.quote(best)} from {old:.2f} to {old + step:.2f}. Its "
         f"weight was {before:.3f}; what does it become?",
         answer,
-        f"After scaling the step is worth 1, {_growth_clause(scoring, best)} and the whole row is "
+        f"After scaling the step is worth 1, {growth} and the whole row is "
         f"shared out anew: {answer:.3f}. Step after step it comes nearer to 1 and never passes it.",
         min(0.02, best_gain / 3),
-    )
-
-
-def _growth_clause(scoring: Scoring, key: int) -> str:
-    if scoring.softcap is None:
-        return f"so this token's part of the sum grows e = {math.e:.2f} times"
-    old = scoring.scores[key]
-    step = float(scoring.bent(old + 1 / scoring.scale) - scoring.bent(old))
-    return (
-        f"of which the cap leaves {step:.2f}, so this token's part of the sum grows "
-        f"{math.exp(step):.2f} times"
     )
 
 
