@@ -11,7 +11,7 @@ from headwise.explorer.work import Job
 from .sessions import fresh_session, tiny_session
 
 
-def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
+def test_a_job_reports_its_progress_and_result() -> None:
     job, half, go_on = Job("work"), threading.Event(), threading.Event()
 
     def work(mine: Job) -> str:
@@ -44,7 +44,7 @@ def test_a_job_stops_at_its_next_step() -> None:
     assert job.state == "stopped" and steps == [0, 1, 2]
 
 
-def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
+def test_a_waiting_job_reports_it_and_can_be_stopped() -> None:
     turn, begun = threading.Lock(), threading.Event()
 
     def work(mine: Job) -> str:
@@ -79,7 +79,7 @@ def test_a_failed_job_reports_its_error() -> None:
     assert (job.state, job.error) == ("failed", "ZeroDivisionError: division by zero")
 
 
-def test_the_twin_has_the_same_weights_and_other_modules() -> None:
+def test_the_copy_for_jobs_shares_weights_but_not_modules() -> None:
     session = tiny_session("llama")
     model, twin = session.subject.model, session.job_model.model
     assert {id(part) for part in model.parameters()} == {id(part) for part in twin.parameters()}
@@ -110,7 +110,7 @@ def test_importance_runs_beside_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:
+def test_jobs_started_together_give_the_results_of_jobs_run_apart() -> None:
     alone, together = fresh_session("gpt2"), fresh_session("gpt2")
     for name in alone.jobs:
         alone.start(name)

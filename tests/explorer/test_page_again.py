@@ -164,7 +164,7 @@ def test_error_messages_on_the_page_begin_with_a_capital_letter(page: Page) -> N
     expect(page.locator(".lesson-verdict .bad")).to_have_text("A sentence of the server")
 
 
-def test_names_keep_their_letters_in_what_is_wrong(page: Page) -> None:
+def test_error_messages_keep_the_case_of_names(page: Page) -> None:
     script = "async (message) => (await import('/static/api.js')).sentence({ message })"
     for name in ("d_model must be a number", "L9H0 is not in it", "smollm2 reads no text", ""):
         assert page.evaluate(script, name) == name

@@ -55,7 +55,7 @@ def card_of(page: Page) -> Locator:
     return card
 
 
-def test_a_scan_that_ends_leaves_what_a_learner_types(chrome: Browser) -> None:
+def test_a_finished_scan_keeps_the_learners_input(chrome: Browser) -> None:
     session = fresh_session("bert")
     with served(session) as address, page_at(chrome, f"{address}#text={WORDS}") as page:
         ended = scan_that_waits(page, session)
@@ -169,7 +169,7 @@ def test_a_dragged_slider_writes_the_address_once_it_rests(chrome: Browser) -> N
         until(page, "decodeURIComponent(location.hash).includes('off=L1H2*1.1')")
 
 
-def test_an_address_that_is_refused_stops_nothing(chrome: Browser) -> None:
+def test_the_page_works_if_the_browser_rejects_a_new_address(chrome: Browser) -> None:
     with (
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,

@@ -134,7 +134,7 @@ def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
     assert read() == reading, "the same text is read once"
 
 
-def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
+def test_the_default_head_is_sharp_and_not_a_sink() -> None:
     table = cat().table
     columns = {"confidence": [0.9, math.nan, 0.6, 0.7], "first": [0.8, 0.1, 0.2, 0.3]}
     four = HeadTable(table.df.iloc[:4].assign(**columns), table.about)
@@ -224,7 +224,7 @@ def test_changes_and_plans() -> None:
     assert prediction.json()["prediction"] and not prediction.json()["similarity"]
 
 
-def test_a_plan_that_cannot_be_cut_is_refused_with_the_reason_that_is_shown() -> None:
+def test_a_plan_that_cannot_be_cut_gets_the_same_reason_as_the_savings() -> None:
     llama = client("llama")
     outcome = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
     refused = llama.post("/api/cutplan", json={"heads": ["L0H1"]})
@@ -300,7 +300,7 @@ def test_progress_jobs_and_documentation() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
+def test_hostile_texts_are_read_or_get_one_sentence(name: str) -> None:
     content = json.dumps({"text": HOSTILE[name]})
     json_kind = {"Content-Type": "application/json"}
     answer = client().post("/api/readings", content=content, headers=json_kind)
@@ -338,9 +338,7 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
         ("heads/L0H0/links", {"rows": "0:1000"}, "rows is 0:1000.* 256"),
     ],
 )
-def test_wrong_requests_are_refused_in_a_sentence(
-    what: str, query: dict[str, str], message: str
-) -> None:
+def test_wrong_requests_get_one_sentence(what: str, query: dict[str, str], message: str) -> None:
     assert_refused(at(what, **query), 422, message)
 
 
@@ -366,11 +364,11 @@ def test_rows_beyond_the_text_are_empty_and_no_error() -> None:
         ("readings", {"words": "a"}, "text"),
     ],
 )
-def test_wrong_bodies_are_refused_in_a_sentence(path: str, body: Any, message: str) -> None:
+def test_wrong_bodies_get_one_sentence(path: str, body: Any, message: str) -> None:
     assert_refused(client().post(f"/api/{path}", json=body), 422, message)
 
 
-def test_broken_json_and_other_kinds_of_bodies_are_refused() -> None:
+def test_broken_json_and_other_media_types_get_one_sentence() -> None:
     json_kind = {"Content-Type": "application/json"}
     for content in ("{", "[1]", "NaN", "[" * 100_000, "\ud800".encode("utf-8", "surrogatepass")):
         answer = client().post("/api/readings", content=content, headers=json_kind)

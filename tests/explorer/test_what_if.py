@@ -103,7 +103,7 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
         compare_gated(session.subject, ["[CLS] [SEP] [CLS]"], {}, session.counts)
 
 
-def test_a_masked_model_whose_tokenizer_has_no_mask_is_refused() -> None:
+def test_a_masked_model_without_a_mask_token_raises() -> None:
     session = tiny_session("bert")
     subject = replace(session.subject, objective=MaskedToken(None))
     with pytest.raises(OptionError, match=r"bert\b.* mask"):
