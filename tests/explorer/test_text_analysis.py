@@ -38,7 +38,7 @@ def test_a_text_is_read_in_eval_mode_and_training_mode_is_restored() -> None:
 def test_gated_passes_run_in_eval_mode_and_restore_training_mode(name: str) -> None:
     subject, session = subject_in_training(name), tiny_session(name)
     changed, want = (
-        compare_gated(each, [WORDS], silenced("L0H1"), session.counts)
+        compare_gated(each, [WORDS], silenced("L0H1"), session.num_heads)
         for each in (subject, session.subject)
     )
     assert changed == want

@@ -194,7 +194,7 @@ class Explorer:
         return await self._compute(
             request,
             lambda _: compare_gated(
-                session.subject, body.texts, factors, session.counts, session.baselines
+                session.subject, body.texts, factors, session.num_heads, session.baselines
             ),
         )
 

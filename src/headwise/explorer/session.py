@@ -109,11 +109,6 @@ class Session:
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
 
     @property
-    def kind(self) -> Literal["similarity", "prediction"]:
-        """How the model's output is shown."""
-        return "similarity" if isinstance(self.subject.objective, Embedding) else "prediction"
-
-    @property
     def scan_table(self) -> HeadTable | None:
         """The head table of the last finished scan."""
         scan = self.jobs["scan"].result
@@ -123,10 +118,12 @@ class Session:
         """The model, as the page needs it before any text is read."""
         name, revision = self.subject.name, self.subject.about.get("revision")
         arguments = shlex.join([name, "--revision", revision] if revision else [name])
+        is_embedding = isinstance(self.subject.objective, Embedding)
+        kind: Literal["similarity", "prediction"] = "similarity" if is_embedding else "prediction"
         return api.ModelAnswer(
             name=name,
             loads_as=arguments if "source" in self.subject.about else None,
-            kind=self.kind,
+            kind=kind,
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
                 name: api.RoleFacts(role.meaning, role.letter, role.page_colour)
@@ -134,7 +131,7 @@ class Session:
             },
             measures=MEASURES,
             job_measures=JOB_MEASURES,
-            text=SAMPLE_TEXTS[self.kind],
+            text=SAMPLE_TEXTS[kind],
             other_texts=list(OTHER_TEXTS),
             max_texts=api.MAX_TEXTS,
             jobs=[job.answer() for job in self.jobs.values()],

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
-from headwise.heads import HeadCounts, HeadId, check_head
+from headwise.heads import HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.objectives.subject import Subject
 from headwise.pruning.surgery.cut import count_parameters, plan_slices
@@ -34,14 +34,14 @@ def compare_gated(
     subject: Subject,
     texts: Sequence[str],
     factors: Mapping[HeadId, float],
-    counts: HeadCounts,
+    num_heads: Mapping[str, int],
     baselines: dict[tuple[str, ...], Tensor] | None = None,
 ) -> WhatIfAnswer:
     """Output with each head's output multiplied by its factor, next to the unchanged output.
 
-    `baselines` keeps the unchanged outputs between calls; only embeddings compare several texts.
+    `num_heads` is by layer name. `baselines` keeps the unchanged outputs between calls. Only
+    embeddings compare several texts.
     """
-    num_heads = {name: heads for name, (heads, _) in counts.items()}
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
         name = check_head(head, num_heads).layer_name
