@@ -1,4 +1,4 @@
-"""Long work beside the page: it says how far it is, stops, and fails in a sentence."""
+"""Jobs run beside the page: they report progress, can be stopped, and fail with one sentence."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The lesson tells real numbers, asks what has one right answer, and survives any sentence."""
+"""The lesson shows real numbers, its questions have one right answer, and any text works."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Parts of maps, merged, weighted and thinned out, are those of the whole weight matrix."""
+"""Parts of maps, merged, weighted or reduced, equal those of the whole weight matrix."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The page's address and the way back, numbers in words, and what was lost and is read again."""
+"""The page's address, its history, numbers as text, and texts that the server has dropped."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def tiny(session: Session) -> Iterator[str]:
 
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
-    """A page on which refusals are expected: each is an error in the console, too."""
+    """A page whose rejected requests are expected; each is an error in the console."""
     page = chrome.new_page()
     page.goto(f"{tiny}#head=L1H2&text={WORDS}")
     page.wait_for_selector("body[data-head=L1H2]")

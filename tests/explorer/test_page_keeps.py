@@ -22,13 +22,13 @@ REFUSED = """() => { history.replaceState = () => {
 
 
 def scanned(session: Session) -> None:
-    """As if a scan had ended: what it found is what the text alone says."""
+    """Set a finished scan whose table is that of the text."""
     session.jobs["scan"].result = SimpleNamespace(table=session.read(WORDS).table)
     session.jobs["scan"].state = "done"
 
 
 def scan_that_waits(page: Page, session: Session) -> threading.Event:
-    """A scan under way on the page, until the event is set."""
+    """Start a scan on the page that runs until the returned event is set."""
     ended = threading.Event()
 
     def answer(route: Route) -> None:
@@ -121,7 +121,7 @@ def test_roles_are_called_by_where_they_came_from(chrome: Browser) -> None:
 
 
 def test_heads_that_cannot_be_cut_are_not_kept(chrome: Browser) -> None:
-    page = chrome.new_page()  # a refusal is an error in the console, too
+    page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         with served(tiny_session("llama")) as address:
             page.goto(f"{address}#panel=whatif&off=L0H1&text={WORDS}")

@@ -27,7 +27,7 @@ def tiny() -> Iterator[str]:
 
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
-    """A page on which refusals are expected: each is an error in the console, too."""
+    """A page whose rejected requests are expected; each is an error in the console."""
     page = chrome.new_page()
     page.goto(f"{tiny}#head=L1H2&text={WORDS}")
     expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
@@ -111,7 +111,7 @@ def test_special_tokens_are_offered_only_where_there_are_some(
 
 
 def go_on(page: Page, waiting: list[Route]) -> None:
-    """Let a request through that was held back, once it is there."""
+    """Wait for a held-back request, and let it continue."""
     while not waiting:
         page.wait_for_timeout(20)
     waiting.pop().continue_()
@@ -209,7 +209,7 @@ def test_ink_is_read_on_every_shade(chrome: Browser, tiny: str) -> None:
 
 
 def luminance(shade: list[float]) -> float:
-    """As WCAG defines it."""
+    """Relative luminance as WCAG defines it."""
     parts = [part / 255 for part in shade]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""The server answers what it is asked, in numbers that were checked, and refuses in a sentence."""
+"""The server answers with the library's numbers, and rejects bad requests in one sentence."""
 
 import base64
 import functools

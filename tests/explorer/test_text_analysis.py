@@ -53,7 +53,7 @@ def test_a_session_keeps_training_mode_and_puts_the_copy_in_eval_mode() -> None:
 
 
 LIMIT = 61
-"""Words that a tiny model takes."""
+"""Largest number of words that a tiny model reads."""
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 39, LIMIT, LIMIT + 1])

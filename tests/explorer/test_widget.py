@@ -123,7 +123,7 @@ LESS = {"scan(MODEL)": "scan(MODEL, TEXTS)", "fit_tokens=1024": "fit_tokens=256"
 
 @pytest.mark.slow
 def test_the_example_notebooks_run(tmp_path: Path) -> None:
-    """One after the other in one kernel, which forgets its names in between."""
+    """Run the notebooks in one kernel, and clear its names in between."""
     paths = sorted(EXAMPLES.glob("*.ipynb"))
     books = [nbformat.read(path, as_version=4) for path in paths]
     forget = nbformat.v4.new_code_cell

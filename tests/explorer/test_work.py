@@ -1,4 +1,4 @@
-"""Work on the model: one piece at a time, stopped when nobody waits, refused when too many do."""
+"""Work runs one piece at a time, stops when its client leaves, and is limited in number."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from headwise.progress import Progress, StopWork
 
 
 class Asker:
-    """A request whose sender goes away when told to."""
+    """A request that a test can disconnect."""
 
     def __init__(self, *, is_gone: bool = False) -> None:
         self.is_gone = is_gone

@@ -159,7 +159,7 @@ def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> Importance:
-    """Importance of a causal model, which its loss pulls: cutting a head need not cost anything."""
+    """Importance in which cutting a head can lower the loss."""
     return importance(model_of("llama"), batches=[plain("llama")])
 
 
@@ -245,7 +245,7 @@ def test_maps_are_those_of_the_strongest_heads() -> None:
     maps = [label for label in labels if label.startswith("Attention map")]
     assert maps.count("Attention map of L2H4 over 5 tokens") == 1
     assert maps.count("Attention map of L0H1 over 5 tokens") == 2  # delimiter and sink
-    assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # words alone
+    assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # only words
     assert len(maps) == 9 + 1  # nine roles, and positional has two heads
 
 

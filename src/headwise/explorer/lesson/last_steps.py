@@ -255,10 +255,11 @@ def output(facts: Facts) -> LessonStep:
         )
         for head in range(trace.num_heads)
     ]
-    own, most = owners[facts.head], max(owners, key=lambda owner: owner.share)
-    adds = f"{most.name} adds most for this token, {percent(most.share)}"
-    if most != own:
-        adds += f"; {own.name} adds {percent(own.share)}"
+    this_head, top_head = owners[facts.head], max(owners, key=lambda owner: owner.share)
+    first, last = this_head.columns
+    adds = f"{top_head.name} adds most for this token, {percent(top_head.share)}"
+    if top_head != this_head:
+        adds += f"; {this_head.name} adds {percent(this_head.share)}"
     return LessonStep(
         name="output",
         title="Side by side, then together",
@@ -266,7 +267,7 @@ def output(facts: Facts) -> LessonStep:
         paragraphs=[
             f"Laid side by side, the mixed vectors of all heads make the concat: "
             f"{mixed.numel():,} numbers for {facts.token}. So far the heads have not met: columns "
-            f"{own.columns[0]:,} to {own.columns[1] - 1:,} are {own.name}'s alone.",
+            f"{first:,} to {last - 1:,} are {this_head.name}'s alone.",
             "The output matrix Wo ends that. Each head owns some rows of it, and through them "
             f"adds a vector of full length, {facts.d_model:,} numbers, to the output. These "
             f"vectors{'' if bias is None else ' and a bias'} {check} By length, {adds}.",
@@ -275,7 +276,7 @@ def output(facts: Facts) -> LessonStep:
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ],
         exercise="Switch between before and after Wo and watch one head's colour spread.",
-        question=_output_question(facts, d_value, own.touched),
+        question=_output_question(facts, d_value, this_head.touched),
         figures=figures.OutputFigure(
             place=facts.place,
             d_model=facts.d_model,
