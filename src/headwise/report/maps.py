@@ -9,7 +9,8 @@ from typing import Any
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import LoadOptions, load_model
 from headwise.report.data import AttentionMaps
