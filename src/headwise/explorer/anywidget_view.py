@@ -66,7 +66,6 @@ class HeadView(anywidget.AnyWidget):
         )
 
     def __repr__(self) -> str:
-        """The chosen head, and the number of heads."""
         return f"HeadView({self.head}, {len(self.names)} heads)"
 
     def _full_name(self, head: str) -> str:

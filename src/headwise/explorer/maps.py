@@ -60,7 +60,6 @@ class MapAxis:
     groups: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
-        """Number of rows or columns."""
         return len(self.groups)
 
 

@@ -46,7 +46,6 @@ class Explorer:
     """Answers every request about one session."""
 
     def __init__(self, session: Session) -> None:
-        """Read the page's files."""
         self.session, self.queue = session, ModelQueue()
         self._last_lesson: tuple[Any, tuple[LessonStep, ...]] = (None, ())
         folder = resources.files("headwise.explorer") / "static"

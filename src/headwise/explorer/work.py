@@ -36,7 +36,6 @@ class ModelQueue:
     """Runs the work of requests on one model, one piece at a time."""
 
     def __init__(self) -> None:
-        """Start with an empty queue."""
         self._lock = asyncio.Lock()
         # Always the same thread: torch keeps a pool of threads for every thread that computes, and
         # pools that wait for work take the processors from the one that has some.

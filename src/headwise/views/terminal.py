@@ -89,7 +89,6 @@ class ProgressDisplay:
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Show nothing until the first call."""
         self._console, self._clock = console, clock
         self._prints_lines = prints_lines and not console.is_terminal
         self._bar = Progress(
@@ -108,12 +107,10 @@ class ProgressDisplay:
         self._last_line = clock()
 
     def __enter__(self) -> "ProgressDisplay":
-        """Start the bar."""
         self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Remove the bar."""
         self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
