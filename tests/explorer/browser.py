@@ -19,7 +19,7 @@ from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""The first draws as the others do, in three quarters of their time."""
+"""Tried in this order; the first takes three quarters of the time of the others."""
 QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -66,7 +66,7 @@ def browser() -> Iterator[Browser]:
 def page_at(
     browser: Browser, address: str, *, size: dict[str, int] = DESKTOP, scheme: str = "light"
 ) -> Iterator[Page]:
-    """A fresh page, which must cause no error and ask nobody else for anything."""
+    """A fresh page, which must cause no error and no request to another server."""
     wrong: list[str] = []
     base = address.split("#")[0]
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def page_at(
 
 
 def until(page: Page, expression: str, seconds: float = 60.0) -> None:
-    """Until the expression is true; Playwright's own way is forbidden by the page's policy."""
+    """Wait until the expression is true; the page's policy forbids `wait_for_function`."""
     for _ in range(int(seconds / 0.05)):
         if page.evaluate(expression):
             return
@@ -101,7 +101,7 @@ def until(page: Page, expression: str, seconds: float = 60.0) -> None:
 
 
 def settle(page: Page) -> None:
-    """Until nothing on the page has changed for a quarter of a second."""
+    """Wait until nothing on the page has changed for a quarter of a second."""
     before, since = "", 0
     while since < 5:
         now = page.evaluate("document.body.innerHTML")
@@ -111,7 +111,7 @@ def settle(page: Page) -> None:
 
 
 def faults(page: Page) -> list[str]:
-    """Serious faults of accessibility that axe finds on the page as it is."""
+    """Serious accessibility violations that axe finds on the current page."""
     violations = Axe().run(page).response["violations"]
     serious = [each for each in violations if each["impact"] in ("serious", "critical")]
     nodes = [(violation["id"], violation["nodes"][0]) for violation in serious]

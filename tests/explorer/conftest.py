@@ -16,7 +16,7 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    """A session of its own: what one file's tests have scanned, another's do not know."""
+    """A session per test file, so that scans of one file do not affect another."""
     from headwise.explorer.session import Session
 
     from .browser import served

@@ -1,4 +1,4 @@
-"""A marimo notebook with a head view, and a cell that says which head was chosen in it."""
+"""A marimo notebook with a head view, and a cell that prints the chosen head."""
 
 import marimo
 

@@ -106,7 +106,7 @@ def test_a_kv_head_is_named_where_heads_share_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bloom", "bart"])
-def test_every_family_gives_what_json_can_hold(name: str) -> None:
+def test_the_answers_of_every_family_are_valid_json(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
@@ -119,13 +119,13 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
 def test_a_long_text_is_read_in_part_and_says_so() -> None:
     text = "one two three four five " * 300
     reading = minilm().read(text)
-    assert reading.num_tokens == 512
+    assert reading.batch.num_tokens == 512
     assert reading.left_out == 1500 - 510
     assert minilm().text_answer(text).left_out == 990
     assert LONGEST > 512
 
 
-def test_old_readings_go_and_the_last_stays() -> None:
+def test_the_cache_drops_old_analyses_and_keeps_the_last() -> None:
     subject = open_subject("minilm")
     cache = AnalysisCache(most=2)
     readings = [analyse_text(subject, f"text number {number}") for number in range(3)]
@@ -142,7 +142,7 @@ def test_old_readings_go_and_the_last_stays() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtype) -> None:
+def test_the_size_of_an_analysis_counts_float32_copies(dtype: torch.dtype) -> None:
     subject = open_subject(model_of("llama").to(dtype), words_tokenizer())
     reading = analyse_text(subject, WORDS)
     counted = reading.bytes
@@ -169,4 +169,4 @@ def test_an_error_in_the_progress_callback_stops_the_analysis() -> None:
     with pytest.raises(KeyError, match="enough"):
         analyse_text(minilm().subject, CAT, progress=stop)
     assert done == [(1, 6), (2, 6)]
-    assert cat().num_tokens == analyse_text(minilm().subject, CAT).num_tokens
+    assert cat().batch.num_tokens == analyse_text(minilm().subject, CAT).batch.num_tokens

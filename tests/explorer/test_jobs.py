@@ -1,4 +1,4 @@
-"""Long work beside the page: it says how far it is, stops, and fails in a sentence."""
+"""Jobs run beside the page: they report progress, can be stopped, and fail with one sentence."""
 
 import threading
 
@@ -11,7 +11,7 @@ from headwise.explorer.work import Job
 from .sessions import fresh_session, tiny_session
 
 
-def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
+def test_a_job_reports_its_progress_and_result() -> None:
     job, half, go_on = Job("work"), threading.Event(), threading.Event()
 
     def work(mine: Job) -> str:
@@ -25,7 +25,7 @@ def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
     assert not job.start(work), "one of a kind at a time"
     assert job.answer() == JobAnswer("work", "running", "first", 1, 2, "", None)
     go_on.set()
-    job.wait(10.0)
+    job.thread.join(10.0)
     assert (job.state, job.result) == ("done", "found")
 
 
@@ -40,11 +40,11 @@ def test_a_job_stops_at_its_next_step() -> None:
             mine.progress("", step, 1000)
 
     job.start(work)
-    job.wait(10.0)
+    job.thread.join(10.0)
     assert job.state == "stopped" and steps == [0, 1, 2]
 
 
-def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
+def test_a_waiting_job_reports_it_and_can_be_stopped() -> None:
     turn, begun = threading.Lock(), threading.Event()
 
     def work(mine: Job) -> str:
@@ -56,12 +56,12 @@ def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
         job = Job("work")
         assert job.start(work) and begun.wait(10.0)
         while job.stage != "waiting for other work":
-            job.wait(0.005)
+            job.thread.join(0.005)
         job.stop()
-        job.wait(10.0)
+        job.thread.join(10.0)
         assert job.state == "stopped"
         assert job.start(work)
-    job.wait(10.0)
+    job.thread.join(10.0)
     assert (job.state, job.result, turn.locked()) == ("done", "found", False)
 
 
@@ -72,14 +72,14 @@ def test_a_failed_job_reports_its_error() -> None:
         raise OptionError("a sentence")
 
     job.start(refuse)
-    job.wait(10.0)
+    job.thread.join(10.0)
     assert (job.state, job.error) == ("failed", "a sentence")
     job.start(lambda _: 1 / 0)
-    job.wait(10.0)
+    job.thread.join(10.0)
     assert (job.state, job.error) == ("failed", "ZeroDivisionError: division by zero")
 
 
-def test_the_twin_has_the_same_weights_and_other_modules() -> None:
+def test_the_copy_for_jobs_shares_weights_but_not_modules() -> None:
     session = tiny_session("llama")
     model, twin = session.subject.model, session.job_model.model
     assert {id(part) for part in model.parameters()} == {id(part) for part in twin.parameters()}
@@ -91,7 +91,7 @@ def test_a_scan_runs_beside_the_page_and_adds_roles() -> None:
     session = tiny_session("bert")
     assert session.job_answer("scan").found is None and session.scan_table is None
     session.start("scan")
-    session.jobs["scan"].wait(60.0)
+    session.jobs["scan"].thread.join(60.0)
     assert session.jobs["scan"].error == ""
     grid = session.job_answer("scan").found
     assert grid is not None and len(grid.names) == 15
@@ -101,7 +101,7 @@ def test_a_scan_runs_beside_the_page_and_adds_roles() -> None:
 def test_importance_runs_beside_the_page() -> None:
     session = tiny_session("gpt2")
     session.start("importance")
-    session.jobs["importance"].wait(120.0)
+    session.jobs["importance"].thread.join(120.0)
     assert session.jobs["importance"].error == ""
     grid = session.job_answer("importance").found
     assert grid is not None and set(grid.measures) == {"zero", "michel"}
@@ -110,14 +110,14 @@ def test_importance_runs_beside_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:
+def test_jobs_started_together_give_the_results_of_jobs_run_apart() -> None:
     alone, together = fresh_session("gpt2"), fresh_session("gpt2")
     for name in alone.jobs:
         alone.start(name)
-        alone.jobs[name].wait(120.0)
+        alone.jobs[name].thread.join(120.0)
     for name in together.jobs:
         together.start(name)
     for name, job in together.jobs.items():
-        job.wait(120.0)
+        job.thread.join(120.0)
         assert job.error == ""
         assert together.job_answer(name).found == alone.job_answer(name).found

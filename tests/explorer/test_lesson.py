@@ -1,4 +1,4 @@
-"""The lesson tells real numbers, asks what has one right answer, and survives any sentence."""
+"""The lesson shows real numbers, its questions have one right answer, and any text works."""
 
 import json
 import math
@@ -59,7 +59,7 @@ def test_every_step_is_there_in_order_with_one_question_that_has_one_answer(name
     assert_is_a_lesson(taught(name))
 
 
-def test_a_lesson_that_is_wrong_is_found() -> None:
+def test_the_check_of_lessons_finds_a_wrong_lesson() -> None:
     steps = taught("minilm")
     with pytest.raises(AssertionError):
         assert_is_a_lesson(steps[::-1])
@@ -77,7 +77,7 @@ def test_the_lesson_takes_ten_to_twelve_minutes() -> None:
     assert 10 <= sum(step.minutes for step in taught("minilm")) <= 12
 
 
-def test_a_wrong_tolerance_is_found() -> None:
+def test_the_check_of_lessons_finds_a_wrong_tolerance() -> None:
     with pytest.raises(AssertionError, match="largest difference"):
         assert_close([0.25, 0.5], [0.25, 0.51], "planted")
 
@@ -158,7 +158,7 @@ def test_the_question_about_a_drag_states_its_real_effect(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["minilm", *TAUGHT])
-def test_parts_add_up_to_what_they_are_parts_of(name: str) -> None:
+def test_parts_add_up_to_the_whole(name: str) -> None:
     mixing, output = (figures_of(taught(name), step) for step in ("mixing", "output"))
     parts = torch.tensor(mixing["parts"], dtype=torch.float64)
     assert_close(mixing["mixed"], parts.sum(0), "mixed")
@@ -201,7 +201,7 @@ def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
     assert f"against a mean of {figure['mean_largest']:.2f} in the heads." in step.paragraphs[2]
 
 
-def test_where_too_little_would_be_left_nothing_is_left_out() -> None:
+def test_no_token_is_left_out_if_too_few_would_remain() -> None:
     steps = lesson(tiny_subject("llama"), WORDS, position=1)
     figure = figures_of(steps, "why-many")
     assert figure["keys"] == list(range(7))
@@ -234,7 +234,7 @@ def test_grouped_heads_come_with_their_kv_head() -> None:
     assert figures_of(steps, "projections")["is_grouped"]
 
 
-def test_effects_on_an_embedding_are_those_of_silence() -> None:
+def test_effects_on_an_embedding_are_those_of_silencing() -> None:
     figure = figures_of(taught("minilm"), "spare")
     outputs = silent_outputs(minilm(), CAT, figure["place"]["layer"], len(figure["heads"]))
     means = [output.mean(0) for output in outputs]
@@ -246,7 +246,7 @@ def test_effects_on_an_embedding_are_those_of_silence() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_effects_on_a_prediction_are_those_of_silence(name: str) -> None:
+def test_effects_on_a_prediction_are_those_of_silencing(name: str) -> None:
     figure = figures_of(taught(name), "spare")
     subject = tiny_subject(name)
     outputs = silent_outputs(subject, WORDS, figure["place"]["layer"], len(figure["heads"]))
@@ -262,7 +262,7 @@ def test_effects_on_a_prediction_are_those_of_silence(name: str) -> None:
         assert head["next"][0] == pytest.approx(float(after[top].exp()), abs=1e-6)
 
 
-def test_effects_on_a_loss_of_the_users_own_are_those_of_silence() -> None:
+def test_effects_on_a_custom_loss_are_those_of_silencing() -> None:
     square_loss = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
     subject = tiny_subject("bert", square_loss)
     figure = figures_of(lesson(subject, WORDS, layer=1), "spare")
@@ -291,7 +291,7 @@ def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(
     assert effects[right] == max(effects.values()) > max(others) + 1e-3
 
 
-def test_where_all_heads_tie_something_else_is_asked() -> None:
+def test_if_all_heads_tie_the_question_is_another() -> None:
     alike = CustomLoss(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
     asked = lesson(tiny_subject("bert", alike), WORDS)[-1].question
     assert (asked.kind, asked.answer) == ("number", 5)
@@ -349,13 +349,13 @@ def test_an_unknown_layer_head_or_position_raises(choice: dict[str, int], messag
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "Hi", "\x00"])
-def test_less_than_two_tokens_are_refused_in_a_sentence(text: str) -> None:
+def test_fewer_than_two_tokens_raise(text: str) -> None:
     with pytest.raises(OptionError, match=r"\b[01] tokens.* 2\b"):
         lesson(minilm(), text)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_any_sentence_makes_a_lesson_or_is_refused_in_a_sentence(text: str) -> None:
+def test_any_text_makes_a_lesson_or_raises_one_sentence(text: str) -> None:
     for subject in (minilm(), tiny_subject("llama")):
         try:
             steps = lesson(subject, text)
@@ -396,7 +396,7 @@ def test_a_repeated_token_is_numbered() -> None:
     assert '"warm" (' not in " ".join(taught("minilm")[1].paragraphs)
 
 
-def test_the_first_token_of_a_causal_model_sees_itself_alone() -> None:
+def test_the_first_token_of_a_causal_model_sees_only_itself() -> None:
     steps = lesson(tiny_subject("llama"), WORDS, position=0)
     step = steps[STEPS.index("scores")]
     assert_is_a_lesson(steps)
@@ -425,18 +425,18 @@ def test_a_lesson_works_on_a_layer_with_one_head() -> None:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_model_that_shows_weights_alone_is_refused_with_the_reason(name: str) -> None:
+def test_a_model_that_returns_only_weights_raises_with_the_reason(name: str) -> None:
     with pytest.raises(OptionError, match=rf"{name} .*weights \(\w+ "):
         lesson(tiny_subject(name), WORDS)
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_a_model_with_several_stacks_is_refused_with_their_names(name: str) -> None:
+def test_a_model_with_several_stacks_raises_with_their_names(name: str) -> None:
     with pytest.raises(OptionError, match=rf"{name} .* stacks .*\(.*, .*\)"):
         lesson(tiny_subject(name), WORDS)
 
 
-def test_a_model_without_a_tokenizer_is_refused() -> None:
+def test_a_model_without_a_tokenizer_raises() -> None:
     subject = tiny_subject("llama")
     with pytest.raises(OptionError, match=r"llama.* tokenizer"):
         lesson(Subject("llama", subject.model, None, objective=subject.objective), WORDS)

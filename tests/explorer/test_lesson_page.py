@@ -303,7 +303,7 @@ def test_the_first_step_is_seen_whole_on_a_large_screen(chrome: Browser, site: s
 
 
 def test_the_panel_shows_errors(chrome: Browser, site: str) -> None:
-    page = chrome.new_page()  # a refusal is an error in the console, too
+    page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         page.goto(at(site))
         drawn(page, "warm-up")

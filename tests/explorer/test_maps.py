@@ -1,4 +1,4 @@
-"""Parts of maps, merged, weighted and thinned out, are those of the whole weight matrix."""
+"""Parts of maps, merged, weighted or reduced, equal those of the whole weight matrix."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def close(got: torch.Tensor, want: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_any_part_of_any_layer_is_that_part_of_its_weights(name: str) -> None:
+def test_any_part_of_a_map_equals_that_part_of_the_weights(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         want = whole(reading, layer)
@@ -53,7 +53,7 @@ def maps_of(reading: TextAnalysis, layer: str) -> Maps:
     return Maps(weights, tuple(map(str, range(len(weights)))), reading.labels(layer))
 
 
-def test_a_text_of_special_tokens_alone_says_what_can_be_seen_of_it() -> None:
+def test_a_text_of_only_special_tokens_has_no_words_or_ordinary_tokens() -> None:
     reading = tiny_session("bert").read("[CLS] [SEP] [CLS]")
     for look in (MapOptions(hides_special=True), MapOptions(is_by_word=True)):
         with pytest.raises(OptionError, match="special"):
@@ -78,7 +78,7 @@ def test_words_special_tokens_and_sink_are_those_of_a_trace() -> None:
     close(part, maps.by_word().weights[:, 3:9, 7:10])
 
 
-def test_values_weigh_by_what_they_add_to_the_output() -> None:
+def test_valued_weights_are_scaled_by_the_lengths_that_values_add() -> None:
     reading = cat()
     call = reading.call("L1")
     got = map_weights(reading, "L1", MapOptions(is_valued=True), ALL, ALL)
@@ -88,7 +88,7 @@ def test_values_weigh_by_what_they_add_to_the_output() -> None:
 
 
 @pytest.mark.parametrize("most", [3, 4, 7, 100])
-def test_a_thinned_map_has_the_largest_of_every_block(
+def test_a_reduced_map_has_the_maximum_of_every_block(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maps, "AT_ONCE", 12 * 17 * 2)  # several pieces

@@ -203,7 +203,7 @@ def test_a_late_word_of_progress_is_not_shown(chrome: Browser, site: str) -> Non
 
 
 def test_long_work_is_followed_again_after_a_lost_answer(chrome: Browser, site: str) -> None:
-    page = chrome.new_page()  # a refusal is an error in the console, too
+    page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         page.goto(site)
         page.wait_for_selector("#status:has-text('tokens read')")

@@ -1,4 +1,4 @@
-"""The page's address and the way back, numbers in words, and what was lost and is read again."""
+"""The page's address, its history, numbers as text, and texts that the server has dropped."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def tiny(session: Session) -> Iterator[str]:
 
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
-    """A page on which refusals are expected: each is an error in the console, too."""
+    """A page whose rejected requests are expected; each is an error in the console."""
     page = chrome.new_page()
     page.goto(f"{tiny}#head=L1H2&text={WORDS}")
     page.wait_for_selector("body[data-head=L1H2]")
@@ -164,7 +164,7 @@ def test_error_messages_on_the_page_begin_with_a_capital_letter(page: Page) -> N
     expect(page.locator(".lesson-verdict .bad")).to_have_text("A sentence of the server")
 
 
-def test_names_keep_their_letters_in_what_is_wrong(page: Page) -> None:
+def test_error_messages_keep_the_case_of_names(page: Page) -> None:
     script = "async (message) => (await import('/static/api.js')).sentence({ message })"
     for name in ("d_model must be a number", "L9H0 is not in it", "smollm2 reads no text", ""):
         assert page.evaluate(script, name) == name

@@ -22,13 +22,13 @@ REFUSED = """() => { history.replaceState = () => {
 
 
 def scanned(session: Session) -> None:
-    """As if a scan had ended: what it found is what the text alone says."""
+    """Set a finished scan whose table is that of the text."""
     session.jobs["scan"].result = SimpleNamespace(table=session.read(WORDS).table)
     session.jobs["scan"].state = "done"
 
 
 def scan_that_waits(page: Page, session: Session) -> threading.Event:
-    """A scan under way on the page, until the event is set."""
+    """Start a scan on the page that runs until the returned event is set."""
     ended = threading.Event()
 
     def answer(route: Route) -> None:
@@ -55,7 +55,7 @@ def card_of(page: Page) -> Locator:
     return card
 
 
-def test_a_scan_that_ends_leaves_what_a_learner_types(chrome: Browser) -> None:
+def test_a_finished_scan_keeps_the_learners_input(chrome: Browser) -> None:
     session = fresh_session("bert")
     with served(session) as address, page_at(chrome, f"{address}#text={WORDS}") as page:
         ended = scan_that_waits(page, session)
@@ -121,7 +121,7 @@ def test_roles_are_called_by_where_they_came_from(chrome: Browser) -> None:
 
 
 def test_heads_that_cannot_be_cut_are_not_kept(chrome: Browser) -> None:
-    page = chrome.new_page()  # a refusal is an error in the console, too
+    page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         with served(tiny_session("llama")) as address:
             page.goto(f"{address}#panel=whatif&off=L0H1&text={WORDS}")
@@ -169,7 +169,7 @@ def test_a_dragged_slider_writes_the_address_once_it_rests(chrome: Browser) -> N
         until(page, "decodeURIComponent(location.hash).includes('off=L1H2*1.1')")
 
 
-def test_an_address_that_is_refused_stops_nothing(chrome: Browser) -> None:
+def test_the_page_works_if_the_browser_rejects_a_new_address(chrome: Browser) -> None:
     with (
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,

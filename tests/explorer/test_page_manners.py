@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from headwise.explorer.lesson.last_steps import MEASURES
-
 from .browser import PHONE, page_at, served, settle, until
 from .sessions import CAT, WORDS, fresh_session, tiny_session
 
@@ -29,7 +27,7 @@ def tiny() -> Iterator[str]:
 
 @pytest.fixture
 def page(chrome: Browser, tiny: str) -> Iterator[Page]:
-    """A page on which refusals are expected: each is an error in the console, too."""
+    """A page whose rejected requests are expected; each is an error in the console."""
     page = chrome.new_page()
     page.goto(f"{tiny}#head=L1H2&text={WORDS}")
     expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
@@ -37,7 +35,7 @@ def page(chrome: Browser, tiny: str) -> Iterator[Page]:
     page.close()
 
 
-def test_a_text_that_is_refused_leaves_what_was_read(page: Page) -> None:
+def test_a_rejected_text_keeps_the_previous_reading(page: Page) -> None:
     address, status = page.url, page.locator("#status")
     for text, why in (("w7", FEW), (" \n ", "The text is empty: write a few words.")):
         page.fill("#text", text)
@@ -112,12 +110,8 @@ def test_special_tokens_are_offered_only_where_there_are_some(
         expect(page.locator(button)).to_have_attribute("aria-pressed", "false")
 
 
-def test_bars_of_the_last_step_are_called_what_they_are() -> None:
-    assert MEASURES["cosine"].startswith("1 minus the cosine between ")
-
-
 def go_on(page: Page, waiting: list[Route]) -> None:
-    """Let a request through that was held back, once it is there."""
+    """Wait for a held-back request, and let it continue."""
     while not waiting:
         page.wait_for_timeout(20)
     waiting.pop().continue_()
@@ -183,7 +177,7 @@ def test_kv_heads_follow_the_heads_of_a_plan(chrome: Browser, tiny: str) -> None
         expect(page.locator("#planner svg.large")).to_be_visible()
 
 
-def test_a_measure_that_is_not_made_yet_is_named_over_the_maps(chrome: Browser, tiny: str) -> None:
+def test_a_measure_without_values_is_named_above_the_maps(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#colour=zero&order=zero") as page:
         page.wait_for_selector("body[data-drawn]")
         expect(page.locator("#legend")).to_contain_text("Press Measure importance to see it.")
@@ -215,7 +209,7 @@ def test_ink_is_read_on_every_shade(chrome: Browser, tiny: str) -> None:
 
 
 def luminance(shade: list[float]) -> float:
-    """As WCAG defines it."""
+    """Relative luminance as WCAG defines it."""
     parts = [part / 255 for part in shade]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""The server answers what it is asked, in numbers that were checked, and refuses in a sentence."""
+"""The server answers with the library's numbers, and rejects bad requests in one sentence."""
 
 import base64
 import functools
@@ -135,7 +135,7 @@ def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
     assert read() == reading, "the same text is read once"
 
 
-def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
+def test_the_default_head_is_sharp_and_not_a_sink() -> None:
     table = cat().table
     columns = {"confidence": [0.9, math.nan, 0.6, 0.7], "first": [0.8, 0.1, 0.2, 0.3]}
     four = HeadTable(table.df.iloc[:4].assign(**columns), table.about)
@@ -197,7 +197,8 @@ def test_a_map_too_large_to_send_is_reduced() -> None:
     panel = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
     want = reduce_maps(reading, "L3", MapOptions(), OVERVIEW, head=1)[0].numpy()
     assert np.abs(weights(panel["cells"]) - want).max() <= 0.51 / STEPS
-    assert panel["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
+    assert panel["cells"]["rows"] == [0, reading.batch.num_tokens]
+    assert reading.batch.num_tokens > TILE
     assert panel["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
 
 
@@ -224,7 +225,7 @@ def test_changes_and_plans() -> None:
     assert prediction.json()["prediction"] and not prediction.json()["similarity"]
 
 
-def test_a_plan_that_cannot_be_cut_is_refused_with_the_reason_that_is_shown() -> None:
+def test_a_plan_that_cannot_be_cut_gets_the_same_reason_as_the_savings() -> None:
     llama = client("llama")
     outcome = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
     refused = llama.post("/api/cutplan", json={"heads": ["L0H1"]})
@@ -239,9 +240,9 @@ def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) ->
     folder = tmp_path / "my model; rm -r ~"
     model_of("llama").save_pretrained(folder)
     words_tokenizer().save_pretrained(folder)
-    assert Session(open_subject(str(folder))).loads_as == f"'{folder}'"
+    assert Session(open_subject(str(folder))).about().loads_as == f"'{folder}'"
     subject = replace(minilm().subject, name="a/b", about={"source": "a/b", "revision": "v 2"})
-    assert Session(subject).loads_as == "a/b --revision 'v 2'"
+    assert Session(subject).about().loads_as == "a/b --revision 'v 2'"
 
 
 def test_the_last_result_of_a_job_is_sent_in_any_state() -> None:
@@ -300,7 +301,7 @@ def test_progress_jobs_and_documentation() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
+def test_hostile_texts_are_read_or_get_one_sentence(name: str) -> None:
     content = json.dumps({"text": HOSTILE[name]})
     json_kind = {"Content-Type": "application/json"}
     answer = client().post("/api/readings", content=content, headers=json_kind)
@@ -338,9 +339,7 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
         ("heads/L0H0/links", {"rows": "0:1000"}, "rows is 0:1000.* 256"),
     ],
 )
-def test_wrong_requests_are_refused_in_a_sentence(
-    what: str, query: dict[str, str], message: str
-) -> None:
+def test_wrong_requests_get_one_sentence(what: str, query: dict[str, str], message: str) -> None:
     assert_refused(at(what, **query), 422, message)
 
 
@@ -366,11 +365,11 @@ def test_rows_beyond_the_text_are_empty_and_no_error() -> None:
         ("readings", {"words": "a"}, "text"),
     ],
 )
-def test_wrong_bodies_are_refused_in_a_sentence(path: str, body: Any, message: str) -> None:
+def test_wrong_bodies_get_one_sentence(path: str, body: Any, message: str) -> None:
     assert_refused(client().post(f"/api/{path}", json=body), 422, message)
 
 
-def test_broken_json_and_other_kinds_of_bodies_are_refused() -> None:
+def test_broken_json_and_other_media_types_get_one_sentence() -> None:
     json_kind = {"Content-Type": "application/json"}
     for content in ("{", "[1]", "NaN", "[" * 100_000, "\ud800".encode("utf-8", "surrogatepass")):
         answer = client().post("/api/readings", content=content, headers=json_kind)

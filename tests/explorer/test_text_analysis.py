@@ -27,7 +27,7 @@ def assert_in_training(model: nn.Module) -> None:
     assert all(module.training for module in model.modules())
 
 
-def test_a_model_in_training_is_read_at_rest_and_goes_on_training() -> None:
+def test_a_text_is_read_in_eval_mode_and_training_mode_is_restored() -> None:
     subject = subject_in_training("bert")
     table, want = analyse_text(subject, WORDS).table, tiny_session("bert").read(WORDS).table
     pd.testing.assert_frame_equal(table.df, want.df)
@@ -35,17 +35,17 @@ def test_a_model_in_training_is_read_at_rest_and_goes_on_training() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "embedding"])
-def test_a_change_is_seen_at_rest_and_the_model_goes_on_training(name: str) -> None:
+def test_gated_passes_run_in_eval_mode_and_restore_training_mode(name: str) -> None:
     subject, session = subject_in_training(name), tiny_session(name)
     changed, want = (
-        compare_gated(each, [WORDS], silenced("L0H1"), session.counts)
+        compare_gated(each, [WORDS], silenced("L0H1"), session.num_heads)
         for each in (subject, session.subject)
     )
     assert changed == want
     assert_in_training(subject.model)
 
 
-def test_a_session_leaves_the_model_in_training_and_its_twin_at_rest() -> None:
+def test_a_session_keeps_training_mode_and_puts_the_copy_in_eval_mode() -> None:
     session = Session(subject_in_training("bert"))
     assert_in_training(session.subject.model)
     assert not any(module.training for module in session.job_model.model.modules())
@@ -53,13 +53,13 @@ def test_a_session_leaves_the_model_in_training_and_its_twin_at_rest() -> None:
 
 
 LIMIT = 61
-"""Words that a tiny model takes."""
+"""Largest number of words that a tiny model reads."""
 
 
 @pytest.mark.parametrize("more", [0, 1, 2, 39, LIMIT, LIMIT + 1])
-def test_every_token_that_is_too_many_is_counted(more: int) -> None:
+def test_tokens_beyond_the_limit_are_counted(more: int) -> None:
     reading = tiny_session("bert").read("w7 " * (LIMIT + more))
-    assert (reading.num_tokens, reading.left_out) == (LIMIT, more)
+    assert (reading.batch.num_tokens, reading.left_out) == (LIMIT, more)
 
 
 @pytest.mark.parametrize(("more", "counts"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])
@@ -73,7 +73,7 @@ def test_a_view_warns_of_tokens_that_were_left_out(more: int, counts: list[str])
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
-def test_a_model_without_heads_is_refused(name: str) -> None:
+def test_a_model_without_heads_raises(name: str) -> None:
     model, tokenizer = model_of(name), words_tokenizer()
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])

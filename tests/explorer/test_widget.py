@@ -77,7 +77,7 @@ def test_a_view_looks_at_words_and_values() -> None:
     assert np.abs(numbers(view) - want).max() < 1e-4 * want.max() + 1e-4
 
 
-def test_a_long_text_is_thinned_out_and_its_late_tokens_are_followed() -> None:
+def test_a_long_texts_map_is_reduced_and_its_late_tokens_are_followed() -> None:
     subject = minilm().subject
     options = {"tokenizer": subject.tokenizer, "head": "L0H2"}
     view = headwise.view(subject.model, "a word here " * 120, **options)
@@ -123,7 +123,7 @@ LESS = {"scan(MODEL)": "scan(MODEL, TEXTS)", "fit_tokens=1024": "fit_tokens=256"
 
 @pytest.mark.slow
 def test_the_example_notebooks_run(tmp_path: Path) -> None:
-    """One after the other in one kernel, which forgets its names in between."""
+    """Run the notebooks in one kernel, and clear its names in between."""
     paths = sorted(EXAMPLES.glob("*.ipynb"))
     books = [nbformat.read(path, as_version=4) for path in paths]
     forget = nbformat.v4.new_code_cell

@@ -1,4 +1,4 @@
-"""Work on the model: one piece at a time, stopped when nobody waits, refused when too many do."""
+"""Work runs one piece at a time, stops when its client leaves, and is limited in number."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from headwise.progress import Progress, StopWork
 
 
 class Asker:
-    """A request whose sender goes away when told to."""
+    """A request that a test can disconnect."""
 
     def __init__(self, *, is_gone: bool = False) -> None:
         self.is_gone = is_gone
@@ -33,7 +33,7 @@ def run(queue: ModelQueue, asker: Asker, work: Any) -> Any:
     return unchecked(queue, asker, work)
 
 
-def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
+def test_requests_are_computed_one_at_a_time_and_all_are_answered() -> None:
     at_once, most = 0, 0
 
     def work(_: Progress) -> int:
@@ -53,7 +53,7 @@ def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
     assert asyncio.run(many()) == [7] * 12 and most == 1
 
 
-def test_work_stops_when_the_one_who_asked_has_gone() -> None:
+def test_work_stops_when_its_request_disconnects() -> None:
     steps: list[int] = []
 
     async def leave() -> None:
@@ -75,7 +75,7 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
     assert 3 <= len(steps) < 5000
 
 
-def test_nothing_is_begun_for_one_who_has_gone() -> None:
+def test_work_of_a_disconnected_request_does_not_start() -> None:
     async def never() -> None:
         with pytest.raises(StopWork):
             await run(ModelQueue(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
@@ -83,7 +83,9 @@ def test_nothing_is_begun_for_one_who_has_gone() -> None:
     asyncio.run(never())
 
 
-def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_rejects_requests_and_serves_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(work_module, "MAX_WAITING", 3)
 
     async def crowd() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Findings made by hand for tests of the report, and a reader of pages that minds every tag."""
+"""Hand-made results for tests of the report, and a reader that checks every tag of a page."""
 
 import json
 import math
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """Everything that is read, in order."""
+        """The visible text, in order."""
         return " ".join(" ".join(self.texts).split())
 
     def all(self, *tags: str) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from headwise.report.data import AttentionMaps, ReportData
 from headwise.report.heads_section import luminance, text_colour
 from headwise.report.maps import MAPS_PER_ROLE, MOST_TOKENS
 from headwise.report.report import report_page
-from headwise.report.style import DARK, LIGHT, style_sheet
+from headwise.report.style import COLOURS, style_sheet
 from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.scans.folder import Scan
 from headwise.views.pruning import SIZES, sizes_table
@@ -159,7 +159,7 @@ def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> Importance:
-    """Importance of a causal model, which its loss pulls: cutting a head need not cost anything."""
+    """Importance in which cutting a head can lower the loss."""
     return importance(model_of("llama"), batches=[plain("llama")])
 
 
@@ -245,7 +245,7 @@ def test_maps_are_those_of_the_strongest_heads() -> None:
     maps = [label for label in labels if label.startswith("Attention map")]
     assert maps.count("Attention map of L2H4 over 5 tokens") == 1
     assert maps.count("Attention map of L0H1 over 5 tokens") == 2  # delimiter and sink
-    assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # words alone
+    assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # only words
     assert len(maps) == 9 + 1  # nine roles, and positional has two heads
 
 
@@ -348,11 +348,11 @@ def test_every_image_has_a_role_and_a_name(page: str) -> None:
     assert all(element["role"] == "img" and element["aria-label"] for element in images)
 
 
-@pytest.mark.parametrize("colours", [LIGHT, DARK])
-def test_text_is_readable_on_every_background(colours: dict[str, str]) -> None:
+def test_text_is_readable_on_every_background_in_both_modes() -> None:
     for ground in ("page", "card", "note"):
         for ink in ("ink", "soft", "accent"):
-            assert contrast(colours[ink], colours[ground]) >= READABLE, (ink, ground)
+            for colours in zip(COLOURS[ink], COLOURS[ground], strict=True):
+                assert contrast(*colours) >= READABLE, (ink, ground)
 
 
 def test_letters_and_numbers_are_readable_on_their_colours() -> None:

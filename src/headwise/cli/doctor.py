@@ -58,15 +58,19 @@ def doctor_command(as_json: options.AsJson = False) -> None:
 
 def examine() -> dict[str, Any]:
     """The whole report, in the form that `--json` prints."""
+    from importlib.metadata import requires
+
     from headwise.attention.machine import REMEDY, low_precision_is_safe, with_safe_setting
 
+    lines = [line for line in requires("headwise") or [] if "extra ==" not in line]
+    packages = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
     is_safe = low_precision_is_safe()
     facts = facts_from_another_process(os.environ if is_safe else with_safe_setting())
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "headwise": _package_version("headwise"),
-        "packages": {name: _package_version(name) for name in package_requirements()},
+        "packages": {name: _package_version(name) for name in packages},
         "optional": {name: _package_version(name) for name in OPTIONAL_PACKAGES},
         "low_precision": {"is_safe": is_safe, "remedy": None if is_safe else REMEDY},
         "torch": facts,
@@ -81,14 +85,6 @@ def _package_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def package_requirements() -> list[str]:
-    """Names of the packages that headwise needs, from its metadata."""
-    from importlib.metadata import requires
-
-    lines = [line for line in requires("headwise") or [] if "extra ==" not in line]
-    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
 
 
 def _torch_facts() -> dict[str, Any]:

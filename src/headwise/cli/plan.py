@@ -110,15 +110,10 @@ def show_command(  # noqa: PLR0913 - one parameter per option
     costs = plan(model, shape=shape, length=length, batch=batch, dtype=dtype)
     if _print_rows([costs], as_json=as_json, as_csv=as_csv):
         return
-    from headwise.views.plan import headline, plan_tables
-    from headwise.views.terminal import quiet_console, show_table
+    from headwise.views.plan import print_plan
+    from headwise.views.terminal import quiet_console
 
-    console = quiet_console()
-    for line in headline(costs):
-        console.print(line)
-    for table in plan_tables(costs):
-        console.print()
-        show_table(console, table)
+    print_plan(quiet_console(), costs)
 
 
 @app.command("compare")
@@ -177,16 +172,14 @@ def heads_command(
         [choice.plan for choice in choices], as_json=as_json, as_csv=as_csv, notes=notes
     ):
         return
-    from headwise.views.plan import CHOICES_LEGEND, choices_table, known_choices, usual_choices
+    from headwise.views.plan import choice_notes, choices_table
     from headwise.views.terminal import quiet_console, show_table
 
     console = quiet_console()
     scope = "one layer" if layers == 1 else f"{layers:,} layers together"
     console.print(f"d_model {widths[0]:,}, {scope}, one causal sequence of {length:,} tokens")
     show_table(console, choices_table(choices))
-    for line in (usual_choices(choices), known_choices(choices), *CHOICES_LEGEND):
-        if line:
-            console.print(line)
+    console.print(*choice_notes(choices), sep="\n")
 
 
 @app.command("models")

@@ -102,7 +102,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 def print_scan(scan: "Scan", out: Path | None) -> None:
     """Print the head table, the strongest heads and the files in `out`."""
     from headwise.scans.folder import TABLES
-    from headwise.views.heads import leader_notes, leaders, overview, skipped_sentences, strongest
+    from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
 
     console, skipped = quiet_console(), skipped_sentences(scan.table.about)
@@ -110,7 +110,7 @@ def print_scan(scan: "Scan", out: Path | None) -> None:
     if scan.table.held_roles:
         console.print(strongest(scan.table), "")
     if len(scan.relations) > 0:
-        console.print(leaders(scan.relations), *leader_notes(scan.relations), sep="\n")
+        console.print(leaders(scan.relations))
     elif not skipped:
         say(console, "No sentences with gold relations were read: --probe reads the built-in ones.")
     for line in skipped:

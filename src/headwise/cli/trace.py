@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from headwise.tracing.record import Trace
 
 SENTENCE = "The cat sat down"
-
-
 Text = Annotated[
     str | None, Option(help=f"Text to read: the text itself, not a file (default: {SENTENCE}).")
 ]

@@ -140,9 +140,24 @@ class PlotAxis:
         return self.start + (self.end - self.start) * ((value - low) / (high - low))
 
     def ticks(self) -> list[float]:
-        """Round numbers on the axis, at least two."""
-        powers = log_ticks(self.low, self.high) if self.is_log else []
-        return powers if len(powers) > 1 else ticks(self.low, self.high)
+        """Round numbers on the axis, at least two and at most six steps apart.
+
+        On a log axis these are powers of ten, and 2 and 5 times them if the powers are few.
+
+        >>> PlotAxis(0.0, 47.0, start=0.0, end=1.0).ticks()
+        [0.0, 10.0, 20.0, 30.0, 40.0]
+        """
+        if self.is_log:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            powers = range(first, last + 1, -(-(last - first) // MOST_STEPS))
+            factors = (1, 2, 5) if last - first < 3 else (1,)
+            values = (factor * 10.0**power for power in powers for factor in factors)
+            ticks = [value for value in values if self.low <= value <= self.high]
+            if len(ticks) > 1:
+                return ticks
+        step = _tick_step(self.low, self.high)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [count * step for count in range(first, last + 1)]
 
 
 @dataclass(frozen=True)
@@ -173,31 +188,11 @@ def _is_shown(value: Number, *, is_log: bool = False) -> bool:
     return abs(value) < LARGEST and (value > TINY or not is_log)
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten from low to high, at most six apart.
-
-    >>> ticks(0.0, 47.0)
-    [0.0, 10.0, 20.0, 30.0, 40.0]
-    """
-    step = _tick_step(low, high)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [count * step for count in range(first, last + 1)]
-
-
 def _tick_step(low: float, high: float) -> float:
     """The smallest round step that divides low to high into at most six."""
     least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     return next(times * power for times in (1, 2, 5, 10, 20) if times * power >= least)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two numbers above 0, and 2 and 5 times them if these are few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    stride = -(-(last - first) // MOST_STEPS)
-    times = (1, 2, 5) if last - first < 3 else (1,)
-    values = (time * 10.0**power for power in range(first, last + 1, stride) for time in times)
-    return [value for value in values if low <= value <= high]
 
 
 def tick_labels(
@@ -223,7 +218,6 @@ def _widen(values: Sequence[Number], least: float = TINY) -> Point:
 
 
 def _x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
-    """Ends of the x axis, a little wider than its points and marks."""
     points = [point for line in lines for point in line.points]
     known = [x for x, y in points if _is_shown(x) and _is_shown(y, is_log=is_log)]
     low, high = _widen([*known, *(at for at, _ in marks)])
@@ -312,7 +306,6 @@ def _place_marks(x: PlotAxis, marks: Named) -> list[_Mark]:
 
 
 def _draw_line(frame: _Frame, line: Line, place: int) -> Iterator[Html]:
-    """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
     for band in _runs(frame.band(line)):
         if line.has_bars:
@@ -340,7 +333,6 @@ def _runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
 def _draw_axes(
     frame: _Frame, y_names: Sequence[str], x_names: Iterable[tuple[Number, str]]
 ) -> Iterator[Html]:
-    """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
     for at, name in zip(y.ticks(), y_names, strict=True):
         here = y.place(at)
@@ -354,7 +346,6 @@ def _draw_axes(
 
 
 def _draw_labels(frame: _Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[Html]:
-    """The labels of both axes, and a note if there are no points."""
     middle_x, middle_y = (frame.x.start + frame.x.end) / 2, (frame.y.start + frame.y.end) / 2
     yield svg_text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
     turned = f"translate({EDGE + FONT * 0.6:.1f} {middle_y:.1f}) rotate(-90)"

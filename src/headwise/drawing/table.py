@@ -49,7 +49,6 @@ class Table:
         `styles` maps the text of a cell to its rich style.
         """
         from rich.box import SIMPLE_HEAD
-        from rich.console import JustifyMethod
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -62,9 +61,10 @@ class Table:
             collapse_padding=is_ruled,
         )
         for column in self.columns:
-            is_number = column in self.numeric
-            justify: JustifyMethod = "right" if is_number else "left"
-            table.add_column(Text(column), justify=justify, no_wrap=is_number)
+            if column in self.numeric:
+                table.add_column(Text(column), justify="right", no_wrap=True)
+            else:
+                table.add_column(Text(column))
         for row in self.rows:
             table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in row))
         return table

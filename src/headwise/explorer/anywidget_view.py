@@ -51,9 +51,7 @@ class HeadView(anywidget.AnyWidget):
         """Show `head`, or the first head of the table; without an analysis, no maps."""
         self._table, self._analysis, self._options = table, analysis, options or MapOptions()
         names = [str(each) for each in table.heads]
-        values = [math.nan] * len(table)
-        if SHADED in table.df:
-            values = table.df[SHADED].tolist()
+        values = list(table.df.get(SHADED, [math.nan] * len(table)))
         words = [
             ", ".join([f"entropy {value:.2f}"] * math.isfinite(value) + list(roles)) or "no role"
             for value, roles in zip(values, table.df["roles"], strict=True)
@@ -68,7 +66,6 @@ class HeadView(anywidget.AnyWidget):
         )
 
     def __repr__(self) -> str:
-        """The chosen head, and the number of heads."""
         return f"HeadView({self.head}, {len(self.names)} heads)"
 
     def _full_name(self, head: str) -> str:

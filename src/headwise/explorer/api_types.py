@@ -116,7 +116,6 @@ class TextRequest:
     text: str
 
     def __post_init__(self) -> None:
-        """Replace characters that tokenizers cannot read."""
         object.__setattr__(self, "text", _check_text(self.text))
 
 
@@ -128,7 +127,6 @@ class WhatIfRequest:
     gates: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the texts; the gates are checked by `factors`."""
         if not 1 <= len(self.texts) <= MAX_TEXTS:
             raise OptionError(f"texts has {len(self.texts)} texts: send 1 to {MAX_TEXTS}")
         object.__setattr__(self, "texts", [_check_text(text) for text in self.texts])

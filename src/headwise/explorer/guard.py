@@ -4,6 +4,7 @@ It rejects requests that do not name this machine (such as those of a page elsew
 points here), limits their size, and forbids the page to load anything from other servers.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,18 +36,26 @@ def error_response(status: int, sentence: str) -> Response:
     return JSONResponse({"error": sentence}, status)
 
 
+@dataclass(frozen=True)
 class Guard:
     """Wraps the whole application, its error responses included."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Guard `app`."""
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an HTTP request on, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        received = 0
+
+        async def receive_some() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > LARGEST_BODY:  # the stated length may be wrong, or missing
+                raise TooLarge
+            return message
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -57,7 +66,7 @@ class Guard:
 
         rejection = _rejection(Headers(scope=scope), scope["method"], scope["path"])
         app: Any = self.app if rejection is None else error_response(*rejection)
-        await app(scope, _limit_body(receive), send_with_headers)
+        await app(scope, receive_some, send_with_headers)
 
 
 def _rejection(headers: Headers, method: str, path: str) -> tuple[int, str] | None:
@@ -78,18 +87,3 @@ def _rejection(headers: Headers, method: str, path: str) -> tuple[int, str] | No
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return 413, f"the request's body is too large: send at most {LARGEST_BODY:,} bytes"
     return None
-
-
-def _limit_body(receive: Receive) -> Receive:
-    """`receive`, until the body is too large: its stated length may be wrong, or missing."""
-    received = 0
-
-    async def receive_some() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > LARGEST_BODY:
-            raise TooLarge
-        return message
-
-    return receive_some

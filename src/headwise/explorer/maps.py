@@ -47,7 +47,9 @@ class MapOptions:
     @property
     def view(self) -> MapView:
         """The tokens that rows and columns stand for."""
-        return "words" if self.is_by_word else "ordinary" if self.hides_special else "pieces"
+        if self.is_by_word:
+            return "words"
+        return "ordinary" if self.hides_special else "pieces"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class MapAxis:
     groups: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
-        """Number of rows or columns."""
         return len(self.groups)
 
 
@@ -240,8 +241,9 @@ def map_tile(
     else:
         rows, keys = (slice(0, len(axis)) for axis in axes)
         weights = reduce_maps(analysis, head.layer_name, options, OVERVIEW, head=head.head)
-    lengths = _value_lengths(analysis, head.layer_name)[head.head] if options.is_valued else None
-    largest = 1.0 if lengths is None else float(lengths.max())
+    largest = 1.0
+    if options.is_valued:
+        largest = float(_value_lengths(analysis, head.layer_name)[head.head].max())
     return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
 
 

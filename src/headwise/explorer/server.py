@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api, maps
 from headwise.explorer.guard import Guard, TooLarge, error_response
@@ -35,9 +36,6 @@ from headwise.planning.shapes import make_shape
 from headwise.progress import Progress, StopWork
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.reading.labels import Labels
-from headwise.tracing.maps import Maps
-from headwise.views.trace import maps_svg
 
 THUMB_ROWS = 8
 """Rows that are computed for each row of a small map."""
@@ -48,7 +46,6 @@ class Explorer:
     """Answers every request about one session."""
 
     def __init__(self, session: Session) -> None:
-        """Read the page's files."""
         self.session, self.queue = session, ModelQueue()
         self._last_lesson: tuple[Any, tuple[LessonStep, ...]] = (None, ())
         folder = resources.files("headwise.explorer") / "static"
@@ -179,8 +176,15 @@ class Explorer:
         analysis, head, options = self._map_request(request)
         query = {"rows": f"0:{MAX_IMAGE}", **request.query_params}
         part = api.parse_range(query, "rows", MAX_IMAGE)
-        svg = await self.queue.run(request, lambda _: _draw_map(analysis, head, options, part))
-        return Response(svg, media_type="image/svg+xml")
+
+        def draw(_: Progress) -> str:
+            layer = head.layer_name
+            rows, keys = maps.map_axes(analysis.labels(layer), options)
+            weights = maps.map_weights(analysis, layer, options, part, part, head=head.head)
+            labels = rows.labels[part], keys.labels[part]
+            return heat_svg([HeatMap(str(head), weights[0].tolist(), *labels)])
+
+        return Response(await self.queue.run(request, draw), media_type="image/svg+xml")
 
     async def whatif(self, request: Request) -> Response:
         """Outputs on {texts} with {gates} on heads, next to the unchanged model's."""
@@ -189,7 +193,7 @@ class Explorer:
         return await self._compute(
             request,
             lambda _: compare_gated(
-                session.subject, body.texts, factors, session.counts, session.baselines
+                session.subject, body.texts, factors, session.num_heads, session.baselines
             ),
         )
 
@@ -276,14 +280,6 @@ class Explorer:
 
 def _json(answer: object) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json")
-
-
-def _draw_map(analysis: TextAnalysis, head: HeadId, options: maps.MapOptions, part: slice) -> str:
-    axes = maps.map_axes(analysis.labels(head.layer_name), options)
-    rows, keys = (slice(part.start, min(part.stop, len(axis))) for axis in axes)
-    weights = maps.map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
-    labels = Labels(axes[0].labels[rows], axes[1].labels[keys])
-    return maps_svg(Maps(weights, (str(head),), labels))
 
 
 def _http_error(_: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api
@@ -104,20 +104,10 @@ class Session:
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         # Copied now: later a request may be watching or gating the model, and so would the copy.
-        self.job_model = replace(subject, model=_copy_sharing_weights(subject.model).eval())
+        tensors = (*subject.model.parameters(), *subject.model.buffers())
+        copied = copy.deepcopy(subject.model, {id(tensor): tensor for tensor in tensors})
+        self.job_model = replace(subject, model=copied.eval())
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
-
-    @property
-    def kind(self) -> Literal["similarity", "prediction"]:
-        """How the model's output is shown."""
-        return "similarity" if isinstance(self.subject.objective, Embedding) else "prediction"
-
-    @property
-    def loads_as(self) -> str | None:
-        """Command-line arguments that name the model; None if it was not loaded by name."""
-        about, revision = self.subject.about, self.subject.about.get("revision")
-        options = ["--revision", str(revision)] if revision else []
-        return shlex.join([self.subject.name, *options]) if "source" in about else None
 
     @property
     def scan_table(self) -> HeadTable | None:
@@ -127,10 +117,14 @@ class Session:
 
     def about(self) -> api.ModelAnswer:
         """The model, as the page needs it before any text is read."""
+        name, revision = self.subject.name, self.subject.about.get("revision")
+        arguments = shlex.join([name, "--revision", revision] if revision else [name])
+        is_embedding = isinstance(self.subject.objective, Embedding)
+        kind: Literal["similarity", "prediction"] = "similarity" if is_embedding else "prediction"
         return api.ModelAnswer(
-            name=self.subject.name,
-            loads_as=self.loads_as,
-            kind=self.kind,
+            name=name,
+            loads_as=arguments if "source" in self.subject.about else None,
+            kind=kind,
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
                 name: api.RoleFacts(role.meaning, role.letter, role.page_colour)
@@ -138,7 +132,7 @@ class Session:
             },
             measures=MEASURES,
             job_measures=JOB_MEASURES,
-            text=SAMPLE_TEXTS[self.kind],
+            text=SAMPLE_TEXTS[kind],
             other_texts=list(OTHER_TEXTS),
             max_texts=api.MAX_TEXTS,
             jobs=[job.answer() for job in self.jobs.values()],
@@ -175,7 +169,7 @@ class Session:
             has_special=any(labels.is_special),
             left_out=analysis.left_out,
             is_models_limit=self.is_models_limit,
-            measured=min(analysis.num_tokens, ROWS_MEASURED),
+            measured=min(analysis.batch.num_tokens, ROWS_MEASURED),
             heads=_grid(analysis.table, MEASURES),
             default_head=str(default_head(analysis.table)),
         )
@@ -212,8 +206,3 @@ def _grid(table: HeadTable, meanings: Mapping[str, str]) -> api.HeadGrid:
         },
         words={name: meanings[name] for name in columns},
     )
-
-
-def _copy_sharing_weights(model: nn.Module) -> nn.Module:
-    tensors = (*model.parameters(), *model.buffers())
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

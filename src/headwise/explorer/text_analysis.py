@@ -83,11 +83,6 @@ class TextAnalysis:
         """Matrices that give lengths after each head's part of the output projection."""
         return self.layer_cache.output_roots(self.call(layer))
 
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens that were read."""
-        return self.batch.num_tokens
-
     @cached_property
     def bytes(self) -> int:
         """Approximate size in memory once every layer has been shown."""
@@ -139,13 +134,12 @@ def analyse_text(
     with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
     check_heads_left(loaded.name, calls)
-    special_tokens = sum(map(len, reader.around))
     return TextAnalysis(
         name=text_name(text),
         batch=batch,
         calls=calls,
         table=head_table(sums, {"model": loaded.name}),
-        left_out=len(reader.ids(text)) + special_tokens - len(window.ids),
+        left_out=len(reader.ids(text)) + reader.num_around - len(window.ids),
         tokenizer=loaded.tokenizer,
         layer_cache=layer_cache,
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
-from headwise.heads import HeadCounts, HeadId, check_head
+from headwise.heads import HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.objectives.subject import Subject
 from headwise.pruning.surgery.cut import count_parameters, plan_slices
@@ -25,8 +25,6 @@ LONGEST = 512
 """Largest number of tokens of a text that are read: the effect of a click must show at once."""
 TOP = 8
 """Number of predictions shown of each model."""
-
-
 MAX_BASELINES = 8
 """Number of requests whose unchanged outputs are kept."""
 
@@ -36,14 +34,14 @@ def compare_gated(
     subject: Subject,
     texts: Sequence[str],
     factors: Mapping[HeadId, float],
-    counts: HeadCounts,
+    num_heads: Mapping[str, int],
     baselines: dict[tuple[str, ...], Tensor] | None = None,
 ) -> WhatIfAnswer:
     """Output with each head's output multiplied by its factor, next to the unchanged output.
 
-    `baselines` keeps the unchanged outputs between calls; only embeddings compare several texts.
+    `num_heads` is by layer name. `baselines` keeps the unchanged outputs between calls. Only
+    embeddings compare several texts.
     """
-    num_heads = {name: heads for name, (heads, _) in counts.items()}
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
         name = check_head(head, num_heads).layer_name
@@ -91,7 +89,7 @@ def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tenso
     """
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
     before, after = reader.around
-    room = reader.length - len(before) - len(after)
+    room = reader.length - reader.num_around
     is_end = isinstance(subject.objective, NextToken)
     windows, remarks = [], []
     for number, text in enumerate(texts):

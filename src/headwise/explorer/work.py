@@ -36,7 +36,6 @@ class ModelQueue:
     """Runs the work of requests on one model, one piece at a time."""
 
     def __init__(self) -> None:
-        """Start with an empty queue."""
         self._lock = asyncio.Lock()
         # Always the same thread: torch keeps a pool of threads for every thread that computes, and
         # pools that wait for work take the processors from the one that has some.
@@ -99,7 +98,7 @@ class Job:
     result: Any = None
     """Result of the last run that finished."""
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    _thread: threading.Thread | None = field(default=None, repr=False)
+    thread: threading.Thread | None = field(default=None, repr=False)
 
     def start(self, work: Callable[["Job"], Any]) -> bool:
         """Call `work` in a new thread unless the job is running; return whether it started."""
@@ -107,8 +106,8 @@ class Job:
             return False
         self.state, self.stage, self.done, self.total, self.error = "running", "", 0, 0, ""
         self._stop.clear()
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self.thread.start()
         return True
 
     def _run(self, work: Callable[["Job"], Any]) -> None:
@@ -147,11 +146,6 @@ class Job:
     def stop(self) -> None:
         """Stop the job at its next progress report."""
         self._stop.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until the job has ended, at most `seconds`."""
-        if self._thread is not None:
-            self._thread.join(seconds)
 
     def answer(self, grid: HeadGrid | None = None) -> JobAnswer:
         """State and progress, with the columns that the last finished run adds."""

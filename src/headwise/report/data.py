@@ -14,8 +14,6 @@ from headwise.head_table import HeadTable
 from headwise.pruning.importance.importance import Importance
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
-from headwise.reading.corpus import TEXTS
-from headwise.scans.fingerprint import digest_texts
 from headwise.scans.folder import Scan
 from headwise.views.heads import dict_in
 
@@ -60,11 +58,6 @@ class ReportData:
         return {name: count for name, count in counts.items() if isinstance(count, int)}
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """The scanned texts if they are the built-in ones, else empty."""
-        return TEXTS if self.table.about.get("texts") == digest_texts(TEXTS) else ()
-
-    @property
     def tokens(self) -> int:
         """Number of tokens of text that were read; 0 if unknown."""
         tokens = self.table.about.get("tokens")
@@ -85,12 +78,14 @@ def read_folders(
     scan: Path | Scan, importance: Path | None = None, prune: Path | None = None
 ) -> ReportData:
     """The data in the folders, without maps; raises OptionError if the models differ."""
-    scan = scan if isinstance(scan, Scan) else Scan.read(scan)
-    data = ReportData(scan=scan)
+    data = ReportData(scan=scan if isinstance(scan, Scan) else Scan.read(scan))
     if importance is not None:
-        data = replace(data, importance=_read_importance(importance, scan.table))
+        measured = Importance.read(importance)
+        _check_importance(importance, measured.table, data.table)
+        data = replace(data, importance=measured)
     if prune is not None:
-        cut, file = _read_cut(prune, scan.table), prune / "curve.csv"
+        cut, file = PruneRecord.read(prune), prune / "curve.csv"
+        _check_cut(prune, cut, data.table)
         data = replace(data, cut=cut)
         if file.is_file():
             curve = Curve.read(file, cut.settings.method, cut.quality.unit, cut.before.heads)
@@ -98,24 +93,20 @@ def read_folders(
     return data
 
 
-def _read_importance(folder: Path, scanned: HeadTable) -> Importance:
-    importance = Importance.read(folder)
-    table = importance.table
+def _check_importance(folder: Path, table: HeadTable, scanned: HeadTable) -> None:
     _check_model(folder, str(table.about.get("model", "")), scanned)
     if set(table.heads) != set(scanned.heads):
         raise OptionError(
             f"{folder} has {len(table)} heads, but the scan has {len(scanned)}: give folders of "
             "the same model"
         )
-    return importance
 
 
-def _read_cut(folder: Path, scanned: HeadTable) -> PruneRecord:
-    """The record in `folder`; the scanned model must be the uncut model or the cut one."""
-    cut = PruneRecord.read(folder)
+def _check_cut(folder: Path, cut: PruneRecord, scanned: HeadTable) -> None:
+    """Raise OptionError if the scanned model is neither the uncut model nor the cut one."""
     name = str(scanned.about.get("model", ""))
     if name and Path(name).expanduser().resolve() == folder.resolve():
-        return cut
+        return
     _check_model(folder, cut.model.name, scanned)
     missing = [str(head) for head in cut.heads_cut if head not in scanned.heads]
     if missing:
@@ -123,7 +114,6 @@ def _read_cut(folder: Path, scanned: HeadTable) -> PruneRecord:
             f"the cut in {folder} removed {missing[0]}, which the scanned model does not have: "
             "give folders of the same model"
         )
-    return cut
 
 
 def _check_model(folder: Path, model: str, scanned: HeadTable) -> None:

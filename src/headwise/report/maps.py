@@ -5,17 +5,18 @@ not drawn.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
+from headwise.models.loaded import LoadedModel
+from headwise.models.loading import LoadOptions, load_model
 from headwise.report.data import AttentionMaps
+from headwise.tracing.trace import trace
 from headwise.views.heads import dict_in, strongest_of
-
-if TYPE_CHECKING:
-    from headwise.models.loaded import LoadedModel
+from headwise.views.trace import heat_maps
 
 SENTENCE = "The teacher lost her red pen, so the teacher bought a new one."
 """Has a pronoun with its antecedent, an adjective, objects of verbs, and a repeated phrase."""
@@ -26,7 +27,7 @@ MOST_TOKENS = 40
 
 
 def draw_maps(
-    table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None" = None
+    table: HeadTable, text: str = SENTENCE, model: LoadedModel | None = None
 ) -> AttentionMaps:
     """Maps of the table's most telling heads; `model` is loaded by its name unless passed.
 
@@ -67,13 +68,11 @@ def sharpest_heads(table: HeadTable) -> list[HeadId]:
     return [head for _, head in ranked[:MAPS_WITHOUT_ROLES]]
 
 
-def _load_scanned(table: HeadTable) -> "LoadedModel":
+def _load_scanned(table: HeadTable) -> LoadedModel:
     """The scanned model; raises ModelError if its name is missing or now means another model."""
     about, name = table.about, table.about.get("model")
     if not name:
         raise ModelError("the scan does not name its model")
-    from headwise.models.loading import LoadOptions, load_model
-
     scanned = dict_in(about, "loaded")
     dtype, revision = scanned.get("dtype") or "float32", about.get("revision")
     loaded = load_model(str(name), LoadOptions(dtype=str(dtype), revision=revision))
@@ -97,12 +96,9 @@ def check_length(text: str, tokenizer: Any) -> None:
 
 
 def _trace_heads(
-    loaded: "LoadedModel", text: str, heads: list[HeadId]
+    loaded: LoadedModel, text: str, heads: list[HeadId]
 ) -> tuple[dict[str, HeatMap], dict[str, HeatMap]]:
     """Maps by head, over all tokens and without special tokens."""
-    from headwise.tracing.trace import trace
-    from headwise.views.trace import heat_maps
-
     by_layer: dict[tuple[str, int], list[int]] = {}
     for head in heads:
         by_layer.setdefault((head.stack, head.layer), []).append(head.head)

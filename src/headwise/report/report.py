@@ -8,17 +8,20 @@ from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
+from headwise.reading.corpus import TEXTS
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
 from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
 from headwise.report.style import style_sheet
+from headwise.scans.fingerprint import digest_texts
 from headwise.views.heads import dict_in
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: no scripts, and no files from elsewhere."""
 IMPORTANCE_FACTS = ("objective", "unit", "examples", "source", "sha256")
+CUT_FACTS = ("settings", "versions", "text")
 VERSIONS = ("headwise", "torch", "transformers", "numpy")
 
 
@@ -75,7 +78,9 @@ def _key_figures(data: ReportData) -> Html:
 def _provenance_section(data: ReportData) -> Html:
     about = data.table.about
     loaded = dict_in(about, "loaded")
-    text = "built-in text" if data.texts else "your own text" if about.get("texts") else ""
+    digest = about.get("texts")
+    is_built_in = digest == digest_texts(TEXTS)
+    text = "built-in text" if is_built_in else "your own text"
     counts = (f"{name.replace('_', ' ')} {count:,}" for name, count in data.counts.items())
     versions = (f"{name} {about[name]}" for name in VERSIONS if name in about)
     parts = [
@@ -97,8 +102,8 @@ def _provenance_section(data: ReportData) -> Html:
                 ("head numbers before a cut", _one_line(loaded.get("kept", ""))),
                 ("rows measured", about.get("rows")),
                 ("read", ", ".join(counts)),
-                ("text", text),
-                ("SHA-256 of the text", about.get("texts")),
+                ("text", text if digest else ""),
+                ("SHA-256 of the text", digest),
                 ("settings", _one_line(about.get("settings"))),
                 ("versions", ", ".join(versions)),
                 ("sentence of the maps", data.maps.text if data.maps.by_head else ""),
@@ -112,11 +117,10 @@ def _provenance_section(data: ReportData) -> Html:
     if data.cut is not None:
         parts.append(tag("h3", "The cut"))
         facts = asdict(data.cut)
-        shown = ("settings", "versions", "text")
-        parts.append(fact_list((name, _one_line(facts[name])) for name in shown))
-    if data.texts:
-        title = f"The text that was read: {format_count(len(data.texts), 'document')}"
-        parts.append(details(title, *(tag("blockquote", text) for text in data.texts)))
+        parts.append(fact_list((name, _one_line(facts[name])) for name in CUT_FACTS))
+    if is_built_in:
+        title = f"The text that was read: {format_count(len(TEXTS), 'document')}"
+        parts.append(details(title, *(tag("blockquote", text) for text in TEXTS)))
     return section("making", "How it was made", *parts)
 
 

@@ -2,27 +2,17 @@
 
 from headwise.roles import ROLES, UNKNOWN_ROLE
 
-LIGHT = {
-    "page": "#f5f6f9",
-    "card": "#ffffff",
-    "ink": "#191c22",
-    "soft": "#525a67",
-    "line": "#d9dee6",
-    "accent": "#1f5fbf",
-    "track": "#e4e8ef",
-    "note": "#eef3fb",
+COLOURS = {
+    "page": ("#f5f6f9", "#101319"),
+    "card": ("#ffffff", "#191e27"),
+    "ink": ("#191c22", "#e9ecf2"),
+    "soft": ("#525a67", "#aab2c0"),
+    "line": ("#d9dee6", "#343c49"),
+    "accent": ("#1f5fbf", "#8fb8fa"),
+    "track": ("#e4e8ef", "#303846"),
+    "note": ("#eef3fb", "#1d2635"),
 }
-DARK = {
-    "page": "#101319",
-    "card": "#191e27",
-    "ink": "#e9ecf2",
-    "soft": "#aab2c0",
-    "line": "#343c49",
-    "accent": "#8fb8fa",
-    "track": "#303846",
-    "note": "#1d2635",
-}
-
+"""Each colour in light and in dark mode."""
 
 RULES = """
 *{box-sizing:border-box}
@@ -133,8 +123,8 @@ a{color:inherit;text-decoration:none}}
 def style_sheet() -> str:
     """The whole style sheet. In dark mode, images are inverted but keep their hues."""
     light, dark = (
-        "".join(f"--{name}:{colour};" for name, colour in colours.items())
-        for colours in (LIGHT, DARK)
+        "".join(f"--{name}:{colours[mode]};" for name, colours in COLOURS.items())
+        for mode in (0, 1)
     )
     roles = "".join(  # colours of a cell's first role (a) and of the corner for its second (b)
         f".a-{role.name}{{--a:{role.page_colour}}}.b-{role.name}{{--b:{role.page_colour}}}"

@@ -161,11 +161,9 @@ def role_counts(table: HeadTable) -> str:
     return ", ".join([*counts, f"no role {len(table.without_role)}"])
 
 
-def leaders(relations: pd.DataFrame) -> RichTable:
-    """The strongest head of each relation: how often it finds the partner, beside the baseline.
-
-    `found` and `baseline` are of the head chosen in one half of the sentences, judged in the other.
-    """
+def leaders(relations: pd.DataFrame) -> Group:
+    """The strongest head of each relation beside its baseline, and sentences on the columns."""
+    best = best_of_each(relations)
     rows = [
         (
             row["label"],
@@ -177,22 +175,17 @@ def leaders(relations: pd.DataFrame) -> RichTable:
             f"{row['low']:.0%} to {row['high']:.0%}",
             f"{row['arcs']:,}",
         )
-        for _, row in best_of_each(relations).iterrows()
+        for _, row in best.iterrows()
     ]
     numbers = ("found", "baseline", "on all", "95% range", "arcs")
     columns = ("relation", "head", "reading", *numbers)
-    return Table("", columns, rows, numbers).to_rich(is_ruled=False)
-
-
-def leader_notes(relations: pd.DataFrame) -> list[str]:
-    """Sentences that explain the columns of `leaders`."""
     notes = [
         "found, baseline: of the head and the baseline that lead in one half of the sentences, "
         "judged in the other; on all: the head named, on every sentence, flattered by the choice."
     ]
-    if not best_of_each(relations)["is_stable"].all():
+    if not best["is_stable"].all():
         notes.append(f"{UNSTABLE} {HALVES_DIFFER}.")
-    return notes
+    return Group(Table("", columns, rows, numbers).to_rich(is_ruled=False), *notes)
 
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:

@@ -1,16 +1,15 @@
 """Plans -> tables and sentences: one model, several models, and the choices of a width."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.markup import escape
+from rich.table import Table as RichTable
 
 from headwise.drawing.table import Table
 from headwise.formats import format_large_count, format_size, join_words
 from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from headwise.views.terminal import show_table
 
 NAME_WIDTH, NUMBER_WIDTH = 34, 20
 """Same widths in every table of a plan, so that the columns line up."""
@@ -27,21 +26,28 @@ CHOICES_LEGEND = (
 )
 
 
-def headline(plan: Plan) -> list[str]:
-    """Name, sizes, source and notes of a plan, with rich markup."""
-    lines = [f"[bold]{escape(plan.name)}[/bold]: {plan.shape.summary}"]
+def print_plan(console: Console, plan: Plan) -> None:
+    """Print the name, sizes, source and notes of a plan, then its numbers in tables."""
+    console.print(f"[bold]{escape(plan.name)}[/bold]: {plan.shape.summary}")
     if plan.source:
-        lines.append(f"[dim]{escape(plan.source)}[/dim]")
+        console.print(f"[dim]{escape(plan.source)}[/dim]")
     if plan.note:
-        lines.append(f"note: {escape(plan.note)}")
+        console.print(f"note: {escape(plan.note)}")
     context = plan.shape.context
     if context is not None and plan.workload.length > context:
-        lines.append(f"note: the model was made for at most {context:,} positions")
-    return lines
+        console.print(f"note: the model was made for at most {context:,} positions")
+    for title, numbers in _numbers(plan).items():
+        rows = [
+            (name.ljust(NAME_WIDTH), number.rjust(NUMBER_WIDTH)) for name, number in numbers.items()
+        ]
+        table = Table(title, ("", "number"), rows, ["number"]).to_rich(is_ruled=False)
+        table.show_header = False
+        console.print()
+        show_table(console, table)
 
 
-def plan_tables(plan: Plan) -> list["RichTable"]:
-    """Parameters, compute and memory of one model."""
+def _numbers(plan: Plan) -> dict[str, dict[str, str]]:
+    """Parameters, compute and memory of one model, by the title of their table."""
     workload, work, step = plan.workload, plan.multiply_adds, plan.decoding
     parameters = {f"{name}, per layer": f"{count:,}" for name, count in plan.parameters.items()}
     parameters["attention, per layer"] = f"{plan.layer_parameters:,}"
@@ -75,18 +81,10 @@ def plan_tables(plan: Plan) -> list["RichTable"]:
             "bytes read": format_size(step.bytes_read),
             "operations per byte": f"{step.intensity:.2f}",
         }
-    tables = []
-    for title, numbers in sections.items():
-        rows = [
-            (name.ljust(NAME_WIDTH), number.rjust(NUMBER_WIDTH)) for name, number in numbers.items()
-        ]
-        table = Table(title, ("", "number"), rows, ["number"]).to_rich(is_ruled=False)
-        table.show_header = False
-        tables.append(table)
-    return tables
+    return sections
 
 
-def comparison(plans: Sequence[Plan]) -> "RichTable":
+def comparison(plans: Sequence[Plan]) -> RichTable:
     """Several models side by side, one row per model."""
     numbers = ("d_model", "heads", "KV", "d_key", "layers", "params", "share", "per token", "cache")
     columns = ("model", *numbers, "ops/B")
@@ -129,22 +127,20 @@ def choices_table(choices: Sequence[HeadChoice]) -> Table:
     return Table("", (*numbers, "remarks"), rows, numbers)
 
 
-def usual_choices(choices: Sequence[HeadChoice]) -> str:
-    """Sentence: which head counts give heads of the size that published models have."""
+def choice_notes(choices: Sequence[HeadChoice]) -> list[str]:
+    """Head counts that published models would use or do use at this width, and a legend."""
     usual = [str(choice.num_heads) for choice in choices if SMALLEST <= choice.d_key <= LARGEST]
     sizes = f"{SMALLEST} to {LARGEST} dimensions"
-    if not usual:
-        return f"No number of heads gives {sizes} each, as nearly all published models have."
-    heads, each = ("head", "it") if usual == ["1"] else ("heads", "each")
-    counts = join_words(usual, "or")
-    return f"With {counts} {heads}, {each} has {sizes}, as in nearly all published models."
-
-
-def known_choices(choices: Sequence[HeadChoice]) -> str:
-    """Sentence: head counts of known models of about this width; empty if there are none."""
-    groups = [
+    notes = [f"No number of heads gives {sizes} each, as nearly all published models have."]
+    if usual:
+        heads, each = ("head", "it") if usual == ["1"] else ("heads", "each")
+        counts = join_words(usual, "or")
+        notes = [f"With {counts} {heads}, {each} has {sizes}, as in nearly all published models."]
+    known = [
         f"{choice.num_heads} heads ({', '.join(choice.as_in)})"
         for choice in choices
         if choice.as_in
     ]
-    return f"Known models of about this width have {', '.join(groups)}." if groups else ""
+    if known:
+        notes.append(f"Known models of about this width have {', '.join(known)}.")
+    return [*notes, *CHOICES_LEGEND]

@@ -2,18 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_large_count, format_size
 from headwise.heads import HeadId
-
-if TYPE_CHECKING:
-    from headwise.pruning.importance.importance import Importance
-    from headwise.pruning.record import PruneRecord
-    from headwise.pruning.selection.curve import Curve
+from headwise.pruning.importance.importance import Importance
+from headwise.pruning.record import OWN_TEXT, PruneRecord
+from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
 """Heads at either end of a long list."""
@@ -30,7 +27,7 @@ SIZES = {
 """Sizes of a model that a cut changes: their names, and how to format them."""
 
 
-def importance_title(importance: "Importance") -> str:
+def importance_title(importance: Importance) -> str:
     """Which model was measured, by what and on how much; with rich's markup."""
     about = importance.table.about
     return (
@@ -39,7 +36,7 @@ def importance_title(importance: "Importance") -> str:
     )
 
 
-def importance_table(importance: "Importance") -> Table:
+def importance_table(importance: Importance) -> Table:
     """Heads by the loss that silencing them adds, least first, without the middle of the list."""
     ranked = importance.table.df.sort_values("zero")
     rows: list[tuple[str, ...]] = []
@@ -57,7 +54,7 @@ def _plus_minus(error: float) -> str:
     return f" ± {error:.1g}" if math.isfinite(error) else ""
 
 
-def layers_table(importance: "Importance") -> Table:
+def layers_table(importance: Importance) -> Table:
     """The cost of leaving one head in a layer, one layer at a time."""
     columns = ("layer", "heads", "best head", "loss added", importance.table.about["unit"])
     rows = [
@@ -74,7 +71,7 @@ def layers_table(importance: "Importance") -> Table:
     return Table(title, columns, rows, columns[1:])
 
 
-def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
+def size_rows(record: PruneRecord) -> Iterator[tuple[str, str, str, float]]:
     """Name, size before, size after and share left, of every size that the uncut model has."""
     for name, (words, format_value) in SIZES.items():
         before, after = getattr(record.before, name), getattr(record.after, name)
@@ -82,14 +79,14 @@ def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
             yield words, format_value(before), format_value(after), after / before
 
 
-def sizes_table(record: "PruneRecord") -> Table:
+def sizes_table(record: PruneRecord) -> Table:
     """The model's sizes before and after the cut, and the share removed."""
     columns = ("", "before", "after", "removed")
     rows = [(*sizes, f"{1 - left:.1%}") for *sizes, left in size_rows(record)]
     return Table("Size", columns, rows, columns[1:])
 
 
-def quality_table(record: "PruneRecord") -> Table:
+def quality_table(record: PruneRecord) -> Table:
     """Scores on held-out text; "-" for a score that is not finite."""
     quality = record.quality
     scores = {
@@ -117,17 +114,15 @@ def _format_score(value: float) -> str:
     return f"{value:z.4f}" if math.isfinite(value) else "-"
 
 
-def held_out_line(record: "PruneRecord") -> str:
+def held_out_line(record: PruneRecord) -> str:
     """The text that the scores were measured on."""
-    from headwise.pruning.record import OWN_TEXT
-
     part = record.text.measured_on
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
     source = "your text" if record.text.source == OWN_TEXT else record.text.source
     return f"That text: {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
 
 
-def curve_table(curve: "Curve") -> Table:
+def curve_table(curve: Curve) -> Table:
     """Quality by method and number of heads cut; curve.csv also has the range of random cuts."""
     methods = tuple(dict.fromkeys(curve.points.method))
     rows = []
@@ -138,7 +133,7 @@ def curve_table(curve: "Curve") -> Table:
     return Table(f"{curve.unit} against heads cut", ("cut", *methods), rows, methods)
 
 
-def speed_lines(record: "PruneRecord") -> list[str]:
+def speed_lines(record: PruneRecord) -> list[str]:
     """How long both models take, one line per batch size."""
     return [
         f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "

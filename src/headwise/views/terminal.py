@@ -89,7 +89,6 @@ class ProgressDisplay:
         unit: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Show nothing until the first call."""
         self._console, self._clock = console, clock
         self._prints_lines = prints_lines and not console.is_terminal
         self._bar = Progress(
@@ -108,12 +107,10 @@ class ProgressDisplay:
         self._last_line = clock()
 
     def __enter__(self) -> "ProgressDisplay":
-        """Start the bar."""
         self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Remove the bar."""
         self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -121,21 +118,17 @@ class ProgressDisplay:
         if not total:
             say(self._console, f"headwise: {stage}")
             return
-        if self._prints_lines:
-            self._print_line(stage, done, total)
+        is_new = stage not in self._announced
+        is_due = is_new or self._clock() - self._last_line >= SECONDS_BETWEEN_LINES
+        if self._prints_lines and is_due:
+            count = "" if is_new and not done else f", {done:,} of {total:,}"
+            say(self._console, f"headwise: {stage}{count}")
+            self._announced.add(stage)
+            self._last_line = self._clock()
         if stage != self._stage or done < self._done:
             self._bar.reset(self._task, description=stage, visible=True)
         self._stage, self._done = stage, done
         self._bar.update(self._task, completed=done, total=total)
-
-    def _print_line(self, stage: str, done: int, total: int) -> None:
-        is_new = stage not in self._announced
-        if not is_new and self._clock() - self._last_line < SECONDS_BETWEEN_LINES:
-            return
-        count = "" if is_new and not done else f", {done:,} of {total:,}"
-        say(self._console, f"headwise: {stage}{count}")
-        self._announced.add(stage)
-        self._last_line = self._clock()
 
 
 class _Rate(ProgressColumn):

@@ -22,10 +22,8 @@ from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
 from headwise.views.terminal import show_table
 
-SHOWN_HEADS = 4
-"""Heads whose maps a notebook or a terminal shows by default."""
-SHOWN_KEYS = 6
-"""Keys whose weights the comparison with a single row shows."""
+SHOWN_HEADS, SHOWN_KEYS, SHOWN_COLUMNS = 4, 6, 4
+"""Heads whose maps are shown, keys of the comparison with a single row, columns with shares."""
 COLUMN_GAP = 3
 """Characters between two columns of a ruled table: padding and the place of a line."""
 
@@ -93,10 +91,10 @@ def print_blur(console: Console, trace: Trace, query: int | None) -> None:
     console.print(_blur_table(*three_targets()))
 
 
-def _print_shares(console: Console, trace: Trace, most: int = 4) -> None:
+def _print_shares(console: Console, trace: Trace) -> None:
     """Print each head's share in a few columns of the concat, evenly spaced, and of the output."""
     before, after = trace.shares_before, trace.shares_after
-    count = min(most, after.shape[1])
+    count = min(SHOWN_COLUMNS, after.shape[1])
     places = [round(at * (before.shape[1] - 1) / max(count - 1, 1)) for at in range(count)]
     concat = [f"concat {place + 1}" for place in places]
     columns = ("head", *concat, *(f"out {place + 1}" for place in range(count)))
@@ -183,7 +181,14 @@ class _Matrix:
             stop = start + 1
             while stop < len(self.columns) and self._width(start, stop + 1) <= options.max_width:
                 stop += 1
-            yield self._part(start, stop)
+            title = self.title if start == 0 else f"{self.title}, continued"
+            part = RichTable(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+            part.add_column("")
+            for column in self.columns[start:stop]:
+                part.add_column(Text(column), justify="right")
+            for name, row in zip(self.rows, self.cells, strict=True):
+                part.add_row(Text(name), *row[start:stop])
+            yield part
             start = stop
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
@@ -196,16 +201,6 @@ class _Matrix:
             longest = max(len(row[column]) for row in self.cells)
             sizes.append(max(cell_len(self.columns[column]), longest))
         return sum(sizes) + COLUMN_GAP * len(sizes) + 1
-
-    def _part(self, start: int, stop: int) -> RichTable:
-        title = self.title if start == 0 else f"{self.title}, continued"
-        table = RichTable(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-        table.add_column("")
-        for column in self.columns[start:stop]:
-            table.add_column(Text(column), justify="right")
-        for name, row in zip(self.rows, self.cells, strict=True):
-            table.add_row(Text(name), *row[start:stop])
-        return table
 
 
 def heat_maps(maps: Maps) -> list[HeatMap]:

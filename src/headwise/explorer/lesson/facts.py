@@ -254,13 +254,13 @@ def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
     part = full_text[:MAX_CHARACTERS]
     reader = Reader(subject.tokenizer, subject.model.config)
     before, after = reader.around
-    ids = subject.tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+    ids = reader.ids(part)
     if len(ids) < 2:
         raise OptionError(
             f"text {part[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
             "short sentence"
         )
-    read_ids = ids[: min(MAX_TOKENS, reader.length - len(before) - len(after))]
+    read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
     batch = reader.batch([Window(0, (*before, *read_ids, *after))], subject.device)
     where = range(len(before), len(before) + len(read_ids))
     return batch, where, len(read_ids) < len(ids) or len(part) < len(full_text)

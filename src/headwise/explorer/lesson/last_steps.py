@@ -7,7 +7,7 @@ import math
 from itertools import chain
 
 from headwise.explorer.lesson import figures
-from headwise.explorer.lesson.facts import Effects, Facts, Scoring
+from headwise.explorer.lesson.facts import Effects, Facts
 from headwise.explorer.lesson.first_steps import TIE
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
@@ -138,24 +138,21 @@ def _score_question(facts: Facts) -> QuizQuestion:
             f"All {total} tokens: none is blocked here." if seen == total else blocked,
         )
     before, old = float(facts.row[best]), float(scoring.scores[best])
+    growth = f"so this token's part of the sum grows e = {math.e:.2f} times"
+    if scoring.softcap is not None:
+        score = scoring.scores[best]
+        rise = float(scoring.bent(score + step) - scoring.bent(score))
+        growth = (
+            f"of which the cap leaves {rise:.2f}, so this token's part of the sum grows "
+            f"{math.exp(rise):.2f} times"
+        )
     return number_question(
         f"Drag the score of {facts.quote(best)} from {old:.2f} to {old + step:.2f}. Its "
         f"weight was {before:.3f}; what does it become?",
         answer,
-        f"After scaling the step is worth 1, {_growth_clause(scoring, best)} and the whole row is "
+        f"After scaling the step is worth 1, {growth} and the whole row is "
         f"shared out anew: {answer:.3f}. Step after step it comes nearer to 1 and never passes it.",
         min(0.02, best_gain / 3),
-    )
-
-
-def _growth_clause(scoring: Scoring, key: int) -> str:
-    if scoring.softcap is None:
-        return f"so this token's part of the sum grows e = {math.e:.2f} times"
-    old = scoring.scores[key]
-    step = float(scoring.bent(old + 1 / scoring.scale) - scoring.bent(old))
-    return (
-        f"of which the cap leaves {step:.2f}, so this token's part of the sum grows "
-        f"{math.exp(step):.2f} times"
     )
 
 
@@ -258,10 +255,11 @@ def output(facts: Facts) -> LessonStep:
         )
         for head in range(trace.num_heads)
     ]
-    own, most = owners[facts.head], max(owners, key=lambda owner: owner.share)
-    adds = f"{most.name} adds most for this token, {percent(most.share)}"
-    if most != own:
-        adds += f"; {own.name} adds {percent(own.share)}"
+    this_head, top_head = owners[facts.head], max(owners, key=lambda owner: owner.share)
+    first, last = this_head.columns
+    adds = f"{top_head.name} adds most for this token, {percent(top_head.share)}"
+    if top_head != this_head:
+        adds += f"; {this_head.name} adds {percent(this_head.share)}"
     return LessonStep(
         name="output",
         title="Side by side, then together",
@@ -269,7 +267,7 @@ def output(facts: Facts) -> LessonStep:
         paragraphs=[
             f"Laid side by side, the mixed vectors of all heads make the concat: "
             f"{mixed.numel():,} numbers for {facts.token}. So far the heads have not met: columns "
-            f"{own.columns[0]:,} to {own.columns[1] - 1:,} are {own.name}'s alone.",
+            f"{first:,} to {last - 1:,} are {this_head.name}'s alone.",
             "The output matrix Wo ends that. Each head owns some rows of it, and through them "
             f"adds a vector of full length, {facts.d_model:,} numbers, to the output. These "
             f"vectors{'' if bias is None else ' and a bias'} {check} By length, {adds}.",
@@ -278,7 +276,7 @@ def output(facts: Facts) -> LessonStep:
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ],
         exercise="Switch between before and after Wo and watch one head's colour spread.",
-        question=_output_question(facts, d_value, own.touched),
+        question=_output_question(facts, d_value, this_head.touched),
         figures=figures.OutputFigure(
             place=facts.place,
             d_model=facts.d_model,
