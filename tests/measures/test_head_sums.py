@@ -47,9 +47,9 @@ def test_any_order_and_split_gives_the_mean_of_all_rows(order: list[int], cut: i
     parts = documents()
     first = add_up([parts[number] for number in order[:cut]])
     first.merge(add_up([parts[number] for number in order[cut:]]))
-    got = torch.from_numpy(first.means(KEY, "column"))
-    assert_same(got, mean_of(parts), roundings=DOCUMENTS * ROWS)
-    assert not first.errors(KEY, "column").any()
+    means, errors = first.estimate(KEY, "column")
+    assert_same(means, mean_of(parts), roundings=DOCUMENTS * ROWS)
+    assert not errors.any()
 
 
 def test_columns_added_together_equal_columns_added_one_by_one() -> None:
@@ -68,13 +68,12 @@ def test_a_column_without_a_row_is_not_counted() -> None:
     column = RowValues(torch.ones(2, 3), torch.zeros(3, dtype=torch.bool))
     sums.add(KEY, {"none": column}, 1.0)
     assert sums.sums == {}
-    assert sums.means(KEY, "none") is sums.errors(KEY, "none") is None
 
 
 def test_values_of_undefined_rows_do_not_matter() -> None:
     values = torch.tensor([[1.0, math.nan, 3.0]])
     sums = add_up([RowValues(values, torch.tensor([True, False, True]))])
-    assert sums.means(KEY, "column").tolist() == [2.0]
+    assert sums.estimate(KEY, "column")[0].tolist() == [2.0]
 
 
 def test_standard_errors_are_the_spread_of_sampled_means() -> None:
@@ -82,9 +81,7 @@ def test_standard_errors_are_the_spread_of_sampled_means() -> None:
     means, errors = np.empty((TRIALS, HEADS)), np.empty((TRIALS, HEADS))
     for trial in range(TRIALS):
         sampled = [pick(part, torch.randperm(ROWS)[:SAMPLED]) for part in parts]
-        sums = add_up(sampled, ROWS / SAMPLED)
-        means[trial] = sums.means(KEY, "column")
-        errors[trial] = sums.errors(KEY, "column")
+        means[trial], errors[trial] = add_up(sampled, ROWS / SAMPLED).estimate(KEY, "column")
     spread, claimed = means.std(0), np.sqrt((errors**2).mean(0))
     # A standard deviation from n trials is off by 1 / sqrt(2 n) of itself; 5 of these, and a
     # ratio's variance is right to first order in 1 / rows only.
@@ -96,4 +93,4 @@ def test_standard_errors_are_the_spread_of_sampled_means() -> None:
 
 def test_one_row_of_many_has_no_standard_error() -> None:
     sums = add_up([RowValues(torch.ones(HEADS, 1))], 7.0)
-    assert np.isnan(sums.errors(KEY, "column")).all()
+    assert sums.estimate(KEY, "column")[1].isnan().all()

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.measures.measure import RowValues
@@ -67,31 +65,15 @@ class ColumnSums:
         for place, part in other.sums.items():
             add_matrix(self.sums, place, part)
 
-    @property
-    def layers(self) -> list[LayerKey]:
-        """Every layer that has a sum."""
-        return sort_layers(dict.fromkeys(key for key, _ in self.sums))
+    def estimate(self, key: LayerKey, column: str) -> Float[Tensor, "two heads"]:
+        """Mean of each head in a layer, and its standard error.
 
-    @property
-    def names(self) -> list[str]:
-        """Every column that has a sum, in the order of first appearance."""
-        return list(dict.fromkeys(column for _, column in self.sums))
-
-    def means(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
-        """Mean of each head in a layer; None if the layer has no such column."""
-        parts = self.sums.get((key, column))
-        return None if parts is None else (parts[0] / parts[1]).numpy()
-
-    def errors(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
-        """Standard error of each mean: 0 if every row was measured, NaN if only one was."""
-        parts = self.sums.get((key, column))
-        if parts is None:
-            return None
-        total, count, of_total, of_count, of_both = parts
+        The error is 0 if every row was measured, NaN if only one was.
+        """
+        total, count, of_total, of_count, of_both = self.sums[key, column]
         mean = total / count
         variance = of_total - 2 * mean * of_both + mean.square() * of_count
-        errors: NDArray[np.float64] = (variance.clamp(min=0).sqrt() / count).numpy()
-        return errors
+        return torch.stack([mean, variance.clamp(min=0).sqrt() / count])
 
 
 def _sum_columns(

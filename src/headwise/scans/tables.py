@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headwise.heads import HeadId, HeadTable
 from headwise.measures.counter import MEASURES
@@ -69,14 +70,13 @@ def _mean_columns(sums: HeadSums) -> pd.DataFrame:
     columns: dict[str, Any] = {
         name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")
     }
-    for name in sums.columns.names:
-        means, errors = np.full((2, len(heads)), np.nan)
-        for stack, layer in sums.columns.layers:
-            layer_means = sums.columns.means((stack, layer), name)
-            if layer_means is not None:
-                first = row_of[HeadId(layer, 0, stack)]
-                rows = slice(first, first + len(layer_means))
-                means[rows], errors[rows] = layer_means, sums.columns.errors((stack, layer), name)
+    estimates: dict[str, NDArray[np.float64]] = {}
+    for (stack, layer), name in sums.columns.sums:
+        layer_estimate = sums.columns.estimate((stack, layer), name).numpy()
+        first = row_of[HeadId(layer, 0, stack)]
+        estimate = estimates.setdefault(name, np.full((2, len(heads)), np.nan))
+        estimate[:, first : first + layer_estimate.shape[1]] = layer_estimate
+    for name, (means, errors) in estimates.items():
         columns[name] = means
         if ((errors != 0) & ~np.isnan(means)).any():
             columns[f"{name}_se"] = errors
