@@ -260,7 +260,7 @@ class Trace:
                 "formula": step.formula,
                 "axes": list(step.axes),
                 "shape": list(step.values.shape),
-                "values": None if step.name in omitted else nested_lists(step.values),
+                "values": None if step.name in omitted else replace_nonfinite(step.values.tolist()),
             }
             for step in (self._select_heads(self[name]) for name in names or self.steps)
         ]
@@ -285,11 +285,6 @@ class Trace:
         from headwise.views.trace import trace_fragment
 
         return trace_fragment(self)
-
-
-def nested_lists(values: Tensor) -> Any:
-    """A tensor as nested lists, with None for values that are not finite."""
-    return replace_nonfinite(values.tolist())
 
 
 def closing_lines(trace: Trace) -> list[str]:
