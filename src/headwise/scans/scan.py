@@ -401,8 +401,8 @@ class ScanJob:
         relations = relation_table(sums)
         table = head_table(sums.heads, about, relations)
         meanings = column_meanings(self.settings.measure_choices).items()
-        about["columns"] = {name: words for name, words in meanings if name in table.df}
-        return Scan(HeadTable(table.df, about), head_pairs(sums.heads), relations)
+        table.about["columns"] = {name: words for name, words in meanings if name in table.df}
+        return Scan(table, head_pairs(sums.heads), relations)
 
 
 def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:

@@ -6,7 +6,6 @@ one. Does not import transformers.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -57,7 +56,8 @@ def trace_layer(
         for name, count in counts.items()
     }
     names = tuple(tokens or map(str, range(x.shape[1])))
-    traced = Trace.of(
+    reference = torch.stack([each.output for each in references])
+    return Trace.of(
         {"input": x, **weights, **steps_of_call(*projected, rules), "output": output},
         layer.Wo.weight.detach().T,
         layer.Wo.bias,
@@ -66,11 +66,9 @@ def trace_layer(
         heads=heads,
         num_kv_heads=layer.num_kv_heads,
         formulas=formulas(rules, layer.d_key),
+        difference=float((output - reference).abs().max()),
+        compared="small matrices for each head and large ones for all",
     )
-    reference = torch.stack([each.output for each in references])
-    difference = float((output - reference).abs().max())
-    compared = "small matrices for each head and large ones for all"
-    return replace(traced, difference=difference, compared=compared)
 
 
 def steps_of_call(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> dict[str, Tensor]:

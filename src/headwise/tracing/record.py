@@ -93,10 +93,11 @@ class Trace:
         heads: Sequence[int] | None,
         num_kv_heads: int,
         formulas: Mapping[str, str],
+        **facts: Any,
     ) -> "Trace":
         """A trace of a layer's steps; concat, Wo and each head's contribution are added here.
 
-        `formulas` replace those of `STEPS`.
+        `formulas` replace those of `STEPS`; `facts` are further fields of the trace.
         """
         mixed, output = tensors["mixed"], tensors["output"].detach()
         num_heads, dtype = mixed.shape[1], mixed.dtype
@@ -129,6 +130,7 @@ class Trace:
             labels=labels,
             bias=None if bias is None else bias.detach().to(dtype),
             rounding=torch.finfo(output.dtype).eps,
+            **facts,
         )
 
     def __getitem__(self, name: str) -> TraceStep:
