@@ -1,10 +1,14 @@
 """The public names, the errors, and the versions that are asked for."""
 
 import importlib.metadata
+import inspect
 import re
 import tomllib
+import typing
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +34,54 @@ def test_every_public_name_is_found_where_the_stub_says() -> None:
     assert wrong == []
     assert "scan" in dir(headwise)
     assert headwise.__all__ == sorted(set(headwise.__all__))
+
+
+def classes_in(annotation: Any) -> Iterator[type]:
+    """The classes of headwise that an annotation mentions."""
+    if isinstance(annotation, type) and annotation.__module__.startswith("headwise."):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from classes_in(part)
+
+
+def annotations_of(value: Any) -> Iterator[Any]:
+    """Annotations of a function, or of a class's public fields, methods and properties."""
+    members = vars(value).items() if isinstance(value, type) else ()
+    parts = [value, *(member for name, member in members if not name.startswith("_"))]
+    if isinstance(value, type):
+        parts.append(vars(value).get("__getitem__"))
+    for part in parts:
+        part = getattr(part, "fget", None) or getattr(part, "func", part)
+        part = getattr(part, "__func__", part)
+        if isinstance(part, type) or inspect.isfunction(part):
+            try:
+                hints = typing.get_type_hints(part)
+            except NameError:  # imported for type checkers only
+                continue
+            yield from (hint for name, hint in hints.items() if not name.startswith("_"))
+
+
+INTERNAL = set(
+    "Band Bias Computation CopyIndex HeadFigures Html KeyTokens Outcome Run Scratch Sums TextPart "
+    "Tile".split()
+)
+"""Classes of fields that only headwise itself reads."""
+
+
+def test_everything_that_public_names_return_or_take_is_public() -> None:
+    hidden = {
+        f"{name}: {kind.__name__}"
+        for name in set(headwise.__all__) - {"nn"}
+        for annotation in annotations_of(getattr(headwise, name))
+        for kind in classes_in(annotation)
+        if kind.__name__ not in {*headwise.__all__, *INTERNAL}
+    }
+    assert hidden == set()
+    assert "KeyValueCache" in {
+        kind.__name__
+        for annotation in annotations_of(headwise.MultiHeadAttention)
+        for kind in classes_in(annotation)
+    }
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -6,7 +6,7 @@ The structure (causal, window, cached) decides, so that a dense mask is made onl
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -212,54 +212,51 @@ def _over_tiles(
     computation: Computation, function: Callable[[Computation], Mixed], *, is_dense: bool
 ) -> Mixed:
     """`function` on every tile of queries with their keys, joined along the query axis."""
-    tiles = _split_queries(computation, tile_rows(computation, is_dense=is_dense))
-    order = list(range(len(tiles)))
-    if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
-        # The memory that the largest tiles free is enough for all that follow, while tiles that
-        # grow would each need fresh memory.
-        order.sort(key=lambda index: -tiles[index].num_keys)
-    results = {index: function(tiles[index]) for index in order}
-    ordered = [results[index] for index in range(len(tiles))]
+    tiles = _tiles(computation, tile_rows(computation, is_dense=is_dense))
+    results = {index: function(tile) for index, tile in tiles}
+    ordered = [results[index] for index in range(len(results))]
     outputs = torch.cat([mixed.output.transpose(1, 2) for mixed in ordered], 1).transpose(1, 2)
     lses = [mixed.lse for mixed in ordered if mixed.lse is not None]
     return Mixed(outputs, torch.cat(lses, 2) if lses else None)
 
 
-def _split_queries(computation: Computation, size: int) -> list[Computation]:
-    """Tiles of `size` queries and the keys they can see.
+def _tiles(computation: Computation, size: int) -> Iterator[tuple[int, Computation]]:
+    """Tiles of `size` queries and the keys they can see, each with its number.
 
     A slice for each tile would make the backward pass fill a full-size gradient for each. So
     queries, and keys if they need gradients, are split once, and each tile joins the pieces it
-    needs.
+    needs. Tiles with most keys come first: the memory they free is large enough for all that
+    follow, while tiles that grow would each need fresh memory.
     """
-    (queries, keys, values), band = computation.tensors, computation.band
+    (queries, keys, values), num_keys = computation.tensors, computation.num_keys
     has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
     if has_grad:
         key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
-    tiles, first = [], 0
-    for tile_queries in queries.split(size, 2):
-        last = first + tile_queries.shape[2]
-        low, high = band.keys_of(first, last - 1, computation.num_keys)
+    query_pieces, band, align = queries.split(size, 2), computation.band, size if has_grad else 1
+    spans = []
+    for index, piece in enumerate(query_pieces):
+        low, high = band.keys_of(index * size, index * size + piece.shape[2] - 1, num_keys)
         if low == high:  # rows that see nothing: one key, which their tile blocks
             low, high = max(low - 1, 0), max(low, 1)
+        spans.append((index, low // align * align, min(-(-high // align) * align, num_keys)))
+    if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
+        spans.sort(key=lambda span: span[1] - span[2])
+    for index, low, high in spans:
         tile_keys, tile_values = keys[:, :, low:high], values[:, :, low:high]
         if has_grad:
             pieces = slice(low // size, -(-high // size))
             tile_keys = torch.cat(key_pieces[pieces], 2)
             tile_values = torch.cat(value_pieces[pieces], 2)
-            low = pieces.start * size
-            high = low + tile_keys.shape[2]
+        rows = slice(index * size, index * size + query_pieces[index].shape[2])
         tile = replace(
             computation,
-            queries=tile_queries,
+            queries=query_pieces[index],
             keys=tile_keys,
             values=tile_values,
-            mask=mask_part(computation.mask, queries=slice(first, last), keys=slice(low, high)),
-            band=replace(band, offset=band.offset + first - low),
+            mask=mask_part(computation.mask, queries=rows, keys=slice(low, high)),
+            band=replace(band, offset=band.offset + rows.start - low),
         )
-        tiles.append(tile)
-        first = last
-    return tiles
+        yield index, tile
 
 
 def tile_rows(computation: Computation, *, is_dense: bool) -> int:
