@@ -54,7 +54,7 @@ from headwise.reading.tensors import (
     non_text_inputs,
     why_unreadable,
 )
-from headwise.reading.words import Encoded, encode, word_weights
+from headwise.reading.words import Encoded, encode, merge_pieces
 from headwise.scans import fingerprint
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.process_group import ProcessGroup
@@ -363,7 +363,7 @@ class ScanJob:
             for (_, encoded), padded, layers in zip(sentences, weights, of_stack, strict=True):
                 word_of = encoded.word_of_token
                 real = padded[:, : len(word_of), : len(word_of)].float()
-                layers.append(word_weights(real, word_of).cpu())
+                layers.append(merge_pieces(real, word_of).cpu())
 
         with torch.inference_mode():
             with watch(self.model, add):

@@ -32,7 +32,7 @@ def trace_layer(
     mask: Tensor | None = None,
     tokens: Sequence[str] | None = None,
 ) -> Trace:
-    """Trace one of our own layers on its input; `tokens` label the positions."""
+    """Trace one of our own layers on its input; `tokens` label its positions, one each."""
     x = x[None] if x.dim() == 2 else x
     dtype = layer.Wq.weight.dtype
     if x.dim() != 3 or x.shape[-1] != layer.d_model or not x.numel() or x.dtype != dtype:
@@ -40,8 +40,6 @@ def trace_layer(
             f"x is {list(x.shape)} of {x.dtype}: this layer needs [batch, position, d_model "
             f"{layer.d_model}] of {dtype}, with at least one position"
         )
-    if tokens is not None and len(tokens) != x.shape[1]:
-        raise ShapeError(f"tokens has {len(tokens)} labels, but x has {x.shape[1]} positions")
     with in_evaluation(layer):
         output = layer(x, mask=mask)
         projected = layer.project(x, x)
