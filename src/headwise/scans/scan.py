@@ -193,12 +193,12 @@ class ScanJob:
                 f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, as "
                 "transformers.AutoTokenizer.from_pretrained returns it"
             )
-        loaded = open_model(model)
+        loaded = open_model(model, tokenizer)
         for batch in batches or ():
             check_input_names(loaded.model, batch)
         return cls(
             model=loaded.model,
-            tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
+            tokenizer=loaded.tokenizer,
             texts=documents,
             inputs=batches,
             treebank=sentences,
@@ -340,8 +340,7 @@ class ScanJob:
                         key = (call.stack, call.layer)
                         sums.heads.columns.add(key, {renamed: columns[name]}, 1.0)
 
-        with torch.inference_mode(), watch(self.model, add, needs_lse=True):
-            _read_batch(self.model, batch)
+        _read_batch(self.model, batch, add, needs_lse=True)
         self.cache.warn_of_indirect_outputs()
         sums.counts["repeated_tokens"] += batch.num_tokens
 
@@ -365,16 +364,14 @@ class ScanJob:
                 real = padded[:, : len(word_of), : len(word_of)].float()
                 layers.append(merge_pieces(real, word_of).cpu())
 
-        with torch.inference_mode():
-            with watch(self.model, add):
-                _read_batch(self.model, batch)
-            for stack, of_stack in between_words.items():
-                weights = [torch.cat(layers) for layers in of_stack]
-                empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
-                scores = sums.relations.setdefault(f"{source}|{stack}", empty)
-                parts = zip(batch.indices, sentences, weights, strict=True)
-                for index, (sentence, encoded), part in parts:
-                    scores.add(index, sentence, part, encoded.pieces)
+        _read_batch(self.model, batch, add)
+        for stack, of_stack in between_words.items():
+            weights = [torch.cat(layers) for layers in of_stack]
+            empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
+            scores = sums.relations.setdefault(f"{source}|{stack}", empty)
+            parts = zip(batch.indices, sentences, weights, strict=True)
+            for index, (sentence, encoded), part in parts:
+                scores.add(index, sentence, part, encoded.pieces)
         sums.counts[f"{source}_sentences"] += len(sentences)
 
     def build_tables(self, sums: ScanSums) -> Scan:
@@ -393,7 +390,7 @@ class ScanJob:
             "model": facts["model"].get("name", ""),
             "loaded": facts["model"],
             "revision": facts["model"].get("revision"),
-            **{name: counts[name] for name in ("tokens",) if name in counts},
+            **({"tokens": counts["tokens"]} if "tokens" in counts else {}),
             "counts": dict(sorted(counts.items())),
             "rows": self.settings.describe_rows(),
             **{name: value for name, value in facts.items() if name != "model"},
@@ -407,32 +404,34 @@ class ScanJob:
 
 def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
     """Run the model on one batch and count every attention call."""
-    with (
-        torch.inference_mode(),
-        watch(model, lambda call: counter.add(call, batch), needs_lse=True),
-    ):
-        _read_batch(model, batch)
+    _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
     counter.finish()
     counter.cache.warn_of_indirect_outputs()
 
 
-def _read_batch(model: nn.Module, batch: Batch) -> None:
-    """Run the model; an error that the inputs cause becomes an OptionError that names the cause."""
+def _read_batch(
+    model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
+) -> None:
+    """Run the model, and call `add` with every attention call.
+
+    An error that the inputs cause becomes an OptionError that names the cause.
+    """
     name = type(model).__name__
-    try:
-        forward_batch(model, batch.inputs)
-    except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as err:  # models fail in many ways over inputs that they lack
-        *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
-        if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+    with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
+        try:
+            forward_batch(model, batch.inputs)
+        except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
             raise
-        if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
-            raise OptionError(f"{name} cannot read this: {reason}") from err
-        if isinstance(err, TypeError | ValueError):
-            check_input_names(model, batch.inputs, is_strict=True)
-        what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
-        raise OptionError(
-            f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with everything "
-            "it needs"
-        ) from err
+        except Exception as err:  # models fail in many ways over inputs that they lack
+            *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
+            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+                raise
+            if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
+                raise OptionError(f"{name} cannot read this: {reason}") from err
+            if isinstance(err, TypeError | ValueError):
+                check_input_names(model, batch.inputs, is_strict=True)
+            what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
+            raise OptionError(
+                f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with "
+                "everything it needs"
+            ) from err
