@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from headwise.errors import OptionError, OutputError
-from headwise.heads import HeadId, HeadTable, parse_heads
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId, parse_heads
 
 ODD_NUMBERS = [-0.0, math.nan, math.inf, -math.inf, 5e-324, 0.1 + 0.2, *[1e22] * 9]
 SUFFIXES = ("parquet", "csv", "json")

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, HeadTable, check_head
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId, check_head
 
 
 def test_broken_parquet_file_raises(tmp_path: Path) -> None:

@@ -47,8 +47,13 @@ def test_the_help_loads_no_torch_and_no_progress_bars() -> None:
     assert loaded_by(HELP, (*HEAVY, "rich.progress")) == []
 
 
-def test_the_worked_example_loads_no_transformers() -> None:
-    assert loaded_by(WORKED, ("torch", "transformers")) == ["torch"]
+def test_the_worked_example_loads_neither_transformers_nor_pandas() -> None:
+    assert loaded_by(WORKED, ("torch", "transformers", "pandas")) == ["torch"]
+
+
+def test_tracing_and_silencing_load_no_pandas() -> None:
+    code = "import headwise\nheadwise.trace, headwise.watch, headwise.silence, headwise.cut"
+    assert loaded_by(code, ("torch", "pandas", "pyarrow")) == ["torch"]
 
 
 def test_a_heavy_import_would_be_noticed() -> None:

@@ -31,7 +31,8 @@ from .drawing.table import Table as Table
 from .errors import HeadwiseError as HeadwiseError
 from .explorer.serve import explore as explore
 from .explorer.widget import view as view
-from .heads import HeadId as HeadId, HeadRow as HeadRow, HeadTable as HeadTable
+from .head_table import HeadRow as HeadRow, HeadTable as HeadTable
+from .heads import HeadId as HeadId
 from .measures.measure import Measure as Measure, RowValues as RowValues
 from .measures.row_layout import RowLayout as RowLayout
 from .measures.sequence_view import SequenceView as SequenceView, TileWeights as TileWeights

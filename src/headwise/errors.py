@@ -39,7 +39,6 @@ class OptionError(HeadwiseError, ValueError):
     """
 
     def __init__(self, message: str = "", *, option: str = "") -> None:
-        """Keep the option's name beside the message."""
         super().__init__(message)
         self.option = option
 

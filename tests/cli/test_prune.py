@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from headwise.files import lock_folder
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.models.loading import load
 from headwise.pruning.selection.cut_plan import CutPlan
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.probes.builtin import builtin_sentences
 from headwise.roles import ROLES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 
 from ..watching.tiny import tiny
 from .running import Runner

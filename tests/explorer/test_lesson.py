@@ -19,7 +19,7 @@ from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, step_answer
 from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.objectives.losses import CustomLoss, Embedding
 from headwise.objectives.subject import Subject
 

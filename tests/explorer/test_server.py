@@ -27,7 +27,8 @@ from headwise.explorer.maps import (
 )
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session, default_head
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.objectives.subject import open_subject
 from headwise.pruning.selection.cut_plan import CutPlan
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.scans.scan import ScanJob, ScanSettings, run_scan
 
 from .planted import PLANTED, TWINS, model, sentences, texts, tokenizer

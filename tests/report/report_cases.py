@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from headwise.drawing.heatmap import HeatMap
-from headwise.heads import HeadTable, parse_heads
+from headwise.head_table import HeadTable
+from headwise.heads import parse_heads
 from headwise.objectives.evaluation import Estimate
 from headwise.pruning.export.sizes import Speed
 from headwise.pruning.importance.importance import Importance

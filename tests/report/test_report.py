@@ -10,7 +10,7 @@ import pytest
 
 from headwise.drawing.heatmap import HeatMap, colour
 from headwise.drawing.html import figure_html
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.pruning.export.sizes import Sizes
 from headwise.pruning.importance.importance import Importance, importance
 from headwise.pruning.record import ModelFacts

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.pruning.selection.curve import Curve, as_csv
 from headwise.report.data import check_folders, read_folders

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.roles import ROLES
 from headwise.scans.role_decisions import FLOORS, MARGIN, decide_roles
 

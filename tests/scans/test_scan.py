@@ -17,7 +17,7 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 
 from headwise.errors import OptionError, OutputError
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.measures.similarity import centred_kernels, cka, pairwise_hsic
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from headwise.errors import OptionError
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.roles import ROLES
 from headwise.views.heads import head_grid, strongest, summary_lines
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from headwise.drawing.table import Table
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.objectives.evaluation import Estimate
 from headwise.pruning.export.sizes import Speed
 from headwise.pruning.importance.importance import Importance

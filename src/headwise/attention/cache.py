@@ -48,7 +48,6 @@ class KeyValueCache:
         self.owner = id(layer)
 
     def __len__(self) -> int:
-        """Positions cached now."""
         return self.length
 
     def length_after(self, new: int) -> int:

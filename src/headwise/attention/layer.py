@@ -86,7 +86,6 @@ class HeadSlices(Sequence[HeadSlice]):
         self._layer = layer
 
     def __len__(self) -> int:
-        """Number of query heads."""
         return self._layer.num_heads
 
     @overload
@@ -94,7 +93,6 @@ class HeadSlices(Sequence[HeadSlice]):
     @overload
     def __getitem__(self, head: slice) -> list[HeadSlice]: ...
     def __getitem__(self, head: int | slice) -> HeadSlice | list[HeadSlice]:
-        """One head's slices, or a list of them."""
         if isinstance(head, slice):
             return [self[index] for index in range(len(self))[head]]
         if not -len(self) <= head < len(self):

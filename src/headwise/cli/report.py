@@ -66,7 +66,7 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
     import pandas as pd
 
     from headwise.cli.scan import print_scan
-    from headwise.heads import HeadTable
+    from headwise.head_table import HeadTable
     from headwise.models.loading import load_model
     from headwise.report.data import read_folders
     from headwise.report.maps import check_length, draw_maps

@@ -39,7 +39,6 @@ class Table:
     """Columns of numbers, which are aligned right."""
 
     def __post_init__(self) -> None:
-        """Check that every row has a cell per column."""
         assert all(len(row) == len(self.columns) for row in self.rows), "one cell per column"
 
     def to_rich(

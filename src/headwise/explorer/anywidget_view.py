@@ -14,7 +14,8 @@ import traitlets
 
 from headwise.explorer.maps import TILE, MapOptions, map_axes, map_tile, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.heads import HeadId, HeadTable, check_head
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId, check_head
 
 FILES = resources.files("headwise.explorer") / "static"
 SHADED = "normalised_entropy"

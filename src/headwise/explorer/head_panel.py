@@ -12,7 +12,8 @@ from headwise.explorer import api_types as api
 from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.measures.sequence_view import lengths_after
 from headwise.roles import ROLES
 from headwise.scans.tables import column_meanings

@@ -26,7 +26,8 @@ from headwise.explorer.text_analysis import (
 )
 from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
 from headwise.objectives.subject import Subject

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadTable, abbreviate
+from headwise.head_table import HeadTable
+from headwise.heads import abbreviate
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
 from headwise.models.loaded import LoadedModel

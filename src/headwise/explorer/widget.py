@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError, warn_user
 from headwise.formats import format_count
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 
 if TYPE_CHECKING:
     from headwise.explorer.maps import MapOptions

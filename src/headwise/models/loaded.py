@@ -32,7 +32,6 @@ class LoadedModel:
     """Directory of the model's files; None if unknown."""
 
     def __repr__(self) -> str:
-        """One line with the model's name and class."""
         return f"LoadedModel({self.name!r}, {type(self.model).__name__})"
 
     @property

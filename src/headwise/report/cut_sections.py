@@ -17,7 +17,7 @@ from headwise.drawing.html import (
 )
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_with_error
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.pruning.importance.importance import Importance
 from headwise.pruning.record import PruneRecord, Quality
 from headwise.pruning.selection.curve import Curve

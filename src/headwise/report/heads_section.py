@@ -8,7 +8,8 @@ from headwise.drawing.heatmap import colour
 from headwise.drawing.html import Html, bullets, details, join_html, scrolling, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share, join_words
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.report.data import ReportData
 from headwise.report.relations_section import rank_pairs
 from headwise.report.roles_section import describe_head, role_chip

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.report.data import AttentionMaps
 from headwise.views.heads import dict_in, strongest_of
 

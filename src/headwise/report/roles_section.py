@@ -6,7 +6,7 @@ from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.drawing.html import Html, bullets, figure_html, join_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
-from headwise.heads import HeadRow
+from headwise.head_table import HeadRow
 from headwise.report.data import ReportData
 from headwise.report.maps import MAPS_PER_ROLE, SHARPNESS, sharpest_heads
 from headwise.roles import ROLES, UNKNOWN_ROLE

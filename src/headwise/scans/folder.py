@@ -16,7 +16,7 @@ import pandas as pd
 
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, read_bytes, write_aside
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.run_folder import RunFolder
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.sums import ScanSums

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OWN, HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.measures.counter import (
     HeadCounter,
     LayerCache,

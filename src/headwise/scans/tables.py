@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headwise.heads import HeadId, HeadTable
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId
 from headwise.measures.counter import MEASURES
 from headwise.measures.head_sums import HeadSums, sort_layers
 from headwise.measures.measure import Measure

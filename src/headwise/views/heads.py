@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number
-from headwise.heads import HeadRow, HeadTable
+from headwise.head_table import HeadRow, HeadTable
 from headwise.probes.accuracy import best_heads
 from headwise.roles import ROLES, UNKNOWN_ROLE
 

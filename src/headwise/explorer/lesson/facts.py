@@ -18,7 +18,7 @@ from headwise.errors import OptionError
 from headwise.explorer.lesson.figures import NextFigure, Place, SpareHeadFigure
 from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.objectives.evaluation import ROOM
 from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.objectives.subject import Subject

@@ -8,7 +8,7 @@ from headwise.explorer.lesson.facts import lesson_facts
 from headwise.explorer.lesson.first_steps import heads, projections, warm_up, why_many
 from headwise.explorer.lesson.last_steps import mixing, output, scores, spare
 from headwise.explorer.lesson.quiz import LessonStep
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.objectives.subject import Subject
 
 

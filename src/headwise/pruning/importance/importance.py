@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from headwise.errors import OptionError, OutputError
 from headwise.files import lock_folder, make_folder, write_aside
 from headwise.formats import format_count, replace_nonfinite
-from headwise.heads import HeadId, HeadTable, parse_heads
+from headwise.head_table import HeadTable
+from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from headwise.heads import HeadTable
+from headwise.head_table import HeadTable
 from headwise.roles import ROLES
 
 
