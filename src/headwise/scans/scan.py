@@ -37,16 +37,9 @@ from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import as_sentences
 from headwise.progress import Progress, no_progress
-from headwise.reading.batch import Batch
+from headwise.reading.batch import Batch, TokenKinds
 from headwise.reading.corpus import TEXTS
-from headwise.reading.reader import (
-    BATCH_TOKENS,
-    Reader,
-    Window,
-    as_documents,
-    repeat_windows,
-    token_limit,
-)
+from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
 from headwise.reading.tensors import (
     as_batches,
     batch_from_tensors,
@@ -69,7 +62,7 @@ STAGE = "reading tokens"
 """The only stage of a scan, for its progress, which counts tokens."""
 REPEATED_WINDOWS = 32
 SENTENCE_TOKENS = 1024
-"""Most tokens in a batch of sentences, whose full weights are kept."""
+"""Most tokens in a batch of sentences, padding included: its full weights are in memory."""
 VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that the numbers depend on
 ON_REPEATS = {
     "text_induction": "induction",
@@ -236,17 +229,18 @@ class ScanJob:
 
     def batches(self) -> list[ScanBatch]:
         """All the work, in an order that depends only on the job."""
-        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+        kinds = None if self.tokenizer is None else TokenKinds(self.tokenizer)
         batches, num_sequences = list[ScanBatch](), 0
         for number, tensors in enumerate(self.inputs or ()):
-            build = partial(batch_from_tensors, tensors, self.config, reader, num_sequences)
+            build = partial(batch_from_tensors, tensors, self.config, kinds, num_sequences)
             batch = build()
             size = batch.num_tokens or len(batch.indices)
             batches.append(ScanBatch(f"inputs {number}", size, build, self._count_measures))
             num_sequences += len(batch.indices)
         if self.texts is not None:
             windows = self._reader.windows(self.texts, self.settings.max_tokens)
-            batches += self._window_batches("text", windows, self._count_measures)
+            groups = self._reader.batches(windows)
+            batches += self._window_batches("text", groups, self._count_measures)
         if self.tokenizer is not None and self.settings.repeats:
             others = [non_text_inputs(tensors, self.tokenizer) for tensors in self.inputs or ()]
             if names := list(dict.fromkeys(name for part in others for name in part)):
@@ -257,25 +251,22 @@ class ScanJob:
             else:
                 seed = self.settings.seed
                 windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
-                batches += self._window_batches("repeats", windows, self._count_induction)
+                groups = self._reader.batches(windows)
+                batches += self._window_batches("repeats", groups, self._count_induction)
         for source, (sentences, _) in self._sentences.items():
             windows = [
                 Window(index, tuple(encoded.input_ids)) for index, (_, encoded) in sentences.items()
             ]
-            count = partial(self._count_relations, source)
-            batches += self._window_batches(source, windows, count, SENTENCE_TOKENS)
+            groups = self._reader.batches(windows, SENTENCE_TOKENS)
+            batches += self._window_batches(source, groups, partial(self._count_relations, source))
         return batches
 
     def _window_batches(
-        self,
-        name: str,
-        windows: list[Window],
-        count: BatchCounter,
-        most_tokens: int = BATCH_TOKENS,
+        self, name: str, groups: list[list[Window]], count: BatchCounter
     ) -> Iterator[ScanBatch]:
         weight = next(self.model.parameters(), None)
         device = "cpu" if weight is None else weight.device
-        for number, group in enumerate(self._reader.batches(windows, most_tokens)):
+        for number, group in enumerate(groups):
             tokens = sum(len(window.ids) for window in group)
             build = partial(self._reader.batch, group, device)
             yield ScanBatch(f"{name} {number}", tokens, build, count)
