@@ -101,12 +101,12 @@ def test_only_ordinary_real_tokens_are_masked_and_become_targets() -> None:
 def test_text_without_tokens_to_mask_raises() -> None:
     only_special = {"input_ids": torch.full((2, 5), 2), "attention_mask": torch.ones(2, 5).long()}
     task = Evaluation.of_batches(model_of("bert"), objective_of("bert"), [only_special])
-    with pytest.raises(OptionError, match="nothing to predict"):
+    with pytest.raises(OptionError, match=str(NO_LABEL)):
         task.loss()
 
 
 def test_evaluation_without_batches_raises() -> None:
-    with pytest.raises(OptionError, match="at least one batch"):
+    with pytest.raises(OptionError, match="batch"):
         Evaluation.of_batches(model_of("gpt2"), NextToken(), [])
 
 
@@ -261,13 +261,15 @@ def test_embedding_needs_hidden_states() -> None:
         Evaluation.of_batches(model_of("clip"), Embedding(), [plain("clip")])
 
 
-def test_divergence_needs_more_than_one_logit() -> None:
+@pytest.mark.parametrize("labels", [{}, {"labels": torch.zeros(2).long()}])
+def test_losses_of_logits_need_more_than_one_logit(labels: Inputs) -> None:
     class Regression(nn.Module):
         def forward(self, input_ids: Tensor) -> Any:
             return type("Output", (), {"logits": torch.zeros(len(input_ids), 1)})()
 
+    inputs = {"input_ids": torch.zeros(2, 3).long(), **labels}
     with pytest.raises(ModelError, match=r"Regression .*one number"):
-        Evaluation.of_batches(Regression(), Divergence(), [{"input_ids": torch.zeros(2, 3).long()}])
+        Evaluation.of_batches(Regression(), Divergence(), [inputs]).loss()
 
 
 # Budgets.

@@ -74,7 +74,7 @@ def test_unusable_batches_raise() -> None:
         prune(model, cut=1, batches=given, settings=QUICK)
     with pytest.raises(OptionError, match=r"1.* 3"):
         prune(model, cut=1, batches=given[:1], settings=QUICK)
-    with pytest.raises(OptionError, match="texts and batches"):
+    with pytest.raises(OptionError, match=r"texts.*batches"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
     with pytest.raises(OptionError, match=r"labels.* pixel_values"):
         LabelLoss().prepare({"pixel_values": given[0]["pixel_values"]}, 0)
@@ -171,7 +171,6 @@ def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
         ([0, 1, 7, 2], 3, "7.* 3 classes.* 0 to 2"),
         ([0, 1, -1, 2], 3, "-1.* 3 classes"),
         ([[0, 1, 0]] * 4, 3, r"\[4, 3\].* 3 classes"),
-        ([0, 0, 0, 0], 1, "one number"),
     ],
 )
 def test_labels_that_are_not_classes_raise(labels: Any, classes: int, facts: str) -> None:

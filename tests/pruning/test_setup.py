@@ -101,9 +101,9 @@ def test_each_batch_serves_one_step() -> None:
 
 
 def test_too_few_batches_and_batches_beside_texts_raise() -> None:
-    with pytest.raises(OptionError, match=r"batches is 2.*at least 3"):
+    with pytest.raises(OptionError, match=r"batches.* 2.* 3"):
         prepare(model_of("gpt2"), batches=[plain("gpt2")] * 2)
-    with pytest.raises(OptionError, match="texts and batches"):
+    with pytest.raises(OptionError, match=r"texts.*batches"):
         prepare(model_of("gpt2"), texts(), batches=[plain("gpt2")] * 3)
 
 
@@ -242,7 +242,7 @@ def test_uncuttable_model_raises_with_the_reason() -> None:
 
 
 def test_model_without_groups_or_heads_raises() -> None:
-    with pytest.raises(OptionError, match=r"policy is 'even'.*groups"):
+    with pytest.raises(OptionError, match=r"policy.*even.*groups"):
         setup_of("gpt2", policy="even")
     model = model_of("gpt2")
     cut(model, every_head(model))
@@ -256,7 +256,7 @@ def test_text_that_cannot_be_split_raises() -> None:
 
 
 def test_text_of_two_paragraphs_raises() -> None:
-    with pytest.raises(OptionError, match=r"2 paragraphs.*at least 3"):
+    with pytest.raises(OptionError, match=r"2 paragraphs.* 3"):
         prepare(model_of("gpt2"), "\n\n".join(texts(2)))
 
 

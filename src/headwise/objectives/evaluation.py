@@ -21,7 +21,7 @@ from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.objectives.subject import Subject
-from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
 from headwise.reading.manual import manual_texts, split_sentences
 from headwise.reading.reader import Reader, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
@@ -71,7 +71,7 @@ class Evaluation:
             raise OptionError("there is nothing to measure on: give at least one batch")
         if "labels" in batches[0]:
             unlabelled, objective = objective, objective.on_labels()
-            is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+            is_pair = has_decoder(getattr(model, "config", None))
             if objective is not unlabelled and is_pair and "decoder_input_ids" not in batches[0]:
                 raise OptionError(
                     f"the batches of {type(model).__name__} have labels but no decoder_input_ids: "

@@ -45,7 +45,12 @@ class LogitLoss(Objective):
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Logits: one row per example, or one per position."""
-        return read_logits(model, inputs)
+        logits = read_logits(model, inputs)
+        if logits.shape[-1] == 1:  # its softmax is always 1, so no head would matter
+            raise ModelError(
+                f"{type(model).__name__} predicts one number, not classes: pass your own objective"
+            )
+        return logits
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over the targets of each example; NO_LABEL does not count."""
@@ -77,10 +82,6 @@ class LogitLoss(Objective):
 
 def _check_labels(logits: Tensor, labels: Tensor) -> None:
     *rows, classes = logits.shape
-    if classes == 1:  # its softmax is always 1, so no head would matter
-        raise ModelError(
-            "the model predicts one number, but labels are classes: pass your own objective"
-        )
     if list(labels.shape) != rows:
         raise OptionError(
             f"the labels are {list(labels.shape)}, but the model predicts {classes} classes for "
@@ -135,10 +136,7 @@ class MaskedToken(TokenLoss):
     name: ClassVar[str] = "masked-token loss"
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
-        """Mask MASKED_SHARE of the ordinary tokens; `number` is the seed of which.
-
-        A batch with labels stays as it is.
-        """
+        """Mask MASKED_SHARE of the ordinary tokens, seeded by `number`, unless there are labels."""
         if "labels" in inputs:
             return Sample(without_labels(inputs), inputs["labels"])
         if self.mask_id is None:
@@ -213,15 +211,6 @@ class Divergence(LogitLoss):
     def on_labels(self) -> Objective:
         """Labels say what a prediction should be, so they replace the comparison."""
         return LabelLoss()
-
-    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """Logits: one row per example, or one per position."""
-        logits = read_logits(model, inputs)
-        if logits.shape[-1] == 1:  # its softmax is always 1, so no head would matter
-            raise ModelError(
-                f"{type(model).__name__} predicts one number per example: pass your own objective"
-            )
-        return logits
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over an example's rows of logits."""

@@ -53,15 +53,10 @@ class Sample:
     def repeated(self, copies: int) -> "Sample":
         """The batch `copies` times, one after the other."""
         return Sample(
-            {name: repeat_batch(value, copies) for name, value in self.inputs.items()},
-            None if self.targets is None else repeat_batch(self.targets, copies),
-            None if self.reference is None else repeat_batch(self.reference, copies),
+            {name: torch.cat([value] * copies) for name, value in self.inputs.items()},
+            None if self.targets is None else torch.cat([self.targets] * copies),
+            None if self.reference is None else torch.cat([self.reference] * copies),
         )
-
-
-def repeat_batch(values: Tensor, copies: int) -> Tensor:
-    """The rows of a tensor `copies` times, one after the other."""
-    return values.repeat(copies, *[1] * (values.dim() - 1))
 
 
 @dataclass(frozen=True, eq=False)

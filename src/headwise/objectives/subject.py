@@ -20,7 +20,7 @@ from headwise.models.loaded import LoadedModel, Source, open_model
 from headwise.models.loading import LoadOptions
 from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
 from headwise.objectives.objective import Objective
-from headwise.reading.batch import Inputs
+from headwise.reading.batch import Inputs, has_decoder
 
 POOLING_FILE = "1_Pooling/config.json"
 """The file in which a sentence-transformers model says how it pools."""
@@ -57,7 +57,7 @@ def objective_for(
     if objective is not None:
         return CustomLoss(objective)
     name = type(loaded.model).__name__
-    is_pair = getattr(getattr(loaded.model, "config", None), "is_encoder_decoder", False)
+    is_pair = has_decoder(getattr(loaded.model, "config", None))
     if ("CausalLM" in name or "LMHead" in name) and not is_pair:
         return NextToken()
     if "MaskedLM" in name:

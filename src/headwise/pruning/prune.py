@@ -25,7 +25,7 @@ from headwise.objectives.evaluation import Estimate, max_batch_tokens
 from headwise.objectives.objective import Objective
 from headwise.objectives.subject import open_subject
 from headwise.progress import Progress, no_progress
-from headwise.pruning.export.directories import check_destination
+from headwise.pruning.export.directories import check_destination, file_sizes
 from headwise.pruning.export.export import Export, check_exportable, export, sentence_modules
 from headwise.pruning.export.model_card import figures_section
 from headwise.pruning.export.onnx import check_onnx_model, check_onnx_packages, export_onnx
@@ -72,7 +72,6 @@ class Pruned:
     export: Export | None = None
 
     def __repr__(self) -> str:
-        """One line with the model and the number of heads cut."""
         return f"Pruned({self.plan.model!r}, {format_count(len(self.plan), 'head')} cut)"
 
     def to_json(self) -> str:
@@ -168,7 +167,7 @@ def _export(
             raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
         record = replace(record, onnx_difference=difference)
         record.write(exported.path)
-        exported = exported.rescan()
+        exported = replace(exported, files=file_sizes(exported.path))
     return replace(pruned, record=record, export=exported)
 
 
@@ -217,8 +216,8 @@ def _choose_heads(
 
 
 def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
-    sizes = {layer: len(units[0]) for layer, units in search.units_by_layer.items()}
-    least = sum(sizes.values()) if search.is_uniform else min(sizes.values())
+    sizes = [len(units[0]) for units in search.units_by_layer.values()]
+    least = sum(sizes) if search.is_uniform else min(sizes)
     if count and count < least:
         raise OptionError(
             f"cannot cut {format_count(count, 'head')}: the smallest cut of this model removes "
@@ -305,7 +304,7 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
         uncut,
         setup.fit.samples,
         setup.ridge.samples,
-        variant=setup.settings.refit,  # type: ignore[arg-type]
+        variant=setup.settings.refit,
         progress=setup.progress,
     )
     refitted = held_out.loss()

@@ -41,7 +41,6 @@ class PruneSettings:
     times_speed: bool = True
 
     def __post_init__(self) -> None:
-        """Raise OptionError for unknown names and for numbers that are too small."""
         for name, known in (("method", METHODS), ("policy", POLICIES), ("refit", REFITS)):
             if getattr(self, name) not in known:
                 raise OptionError(
@@ -65,7 +64,6 @@ class Amount:
     """Largest loss to accept, in the objective's terms: see `Objective.budget`."""
 
     def __post_init__(self) -> None:
-        """Raise OptionError unless exactly one way is set, to a value in its range."""
         ways = list(self.to_dict())
         if len(ways) != 1:
             problem = f"{join_words(ways)} are set" if ways else "the amount to cut is not set"

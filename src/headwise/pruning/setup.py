@@ -41,9 +41,7 @@ class PruneSetup:
 
     subject: Subject
     choose: Evaluation
-    """On text to choose heads on."""
     fit: Evaluation
-    """On text to refit projections on."""
     ridge: Evaluation
     """On text to choose the ridge on, and whether to keep the refit."""
     held_out: Evaluation

@@ -68,7 +68,7 @@ def test_an_objective_without_gradients_raises() -> None:
     given = Evaluation.of_batches(
         task.model, CustomLoss(lambda model, inputs: known), [plain("gpt2")]
     )
-    with pytest.raises(OptionError, match=r"gradients.*torch\.no_grad and argmax$"):
+    with pytest.raises(OptionError, match=r"gradients.*torch\.no_grad.*argmax$"):
         gradients(given)
 
 
@@ -83,16 +83,16 @@ def flat(model: nn.Module, inputs: Inputs) -> Tensor:
     [
         (
             {"policy": "even", "method": "ablation"},
-            "or choose the policy groups, because even",
+            "policy groups.*even",
         ),
-        ({"policy": "groups", "method": "fisher"}, "or prune by ablation, greedy or random$"),
+        ({"policy": "groups", "method": "fisher"}, "ablation.*greedy.*random$"),
     ],
 )
 def test_error_without_gradients_names_methods_that_work(
     options: dict[str, str], advice: str
 ) -> None:
     settings = PruneSettings(draws_curve=False, times_speed=False, **options)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match=rf"torch\.no_grad and argmax, {advice}"):
+    with pytest.raises(OptionError, match=rf"torch\.no_grad.*argmax.*{advice}"):
         prune(
             model_of("llama"),
             cut=6,

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.pruning.importance.partial_passes import (
+    Block,
     _block_name,
-    _replace_forward,
     find_blocks,
     replay_blocks,
     run_block,
@@ -86,9 +86,9 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
 
 def test_a_forward_replaced_twice_is_restored_twice() -> None:
     module = nn.Linear(2, 3)
-    want = module(torch.ones(2))
-    with _replace_forward(module, lambda _: 1):
-        with _replace_forward(module, lambda _: 2):
+    want, block = module(torch.ones(2)), Block("linear", module, ())
+    with replay_blocks([(block, 1)]):
+        with replay_blocks([(block, 2)]):
             assert module(torch.ones(2)) == 2
         assert module(torch.ones(2)) == 1
     assert torch.equal(module(torch.ones(2)), want)

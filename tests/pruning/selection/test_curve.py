@@ -88,7 +88,7 @@ def test_the_floor_silences_heads_that_cannot_be_cut() -> None:
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.cut == 12
     assert last.loss == task.loss([head for unit in problem.units for head in unit]).value
-    assert len(one_of_each_group(problem.heads, problem.counts, [0.0] * 18)) == 6
+    assert len(one_of_each_group(problem.heads, problem.evaluation.counts, [0.0] * 18)) == 6
 
 
 def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:

@@ -138,7 +138,7 @@ def test_read_rejects_files_without_a_plan(tmp_path: Path, content: str, message
 
 @pytest.mark.parametrize("text", ["[]", "", "L0H1", "null"])
 def test_from_json_rejects_other_texts(text: str) -> None:
-    with pytest.raises(OptionError, match=r"the text .*cut plan"):
+    with pytest.raises(OptionError, match="cut plan"):
         CutPlan.from_json(text)
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headwise.errors import OptionError
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.ablation import ablate
@@ -45,7 +44,7 @@ def nested_problem() -> CutSearch:
     """A search in a grouped model that cuts one head of each group at a time."""
     found = problem_of("llama")
     scores = [float(number % 5) for number in range(len(found.heads))]
-    units = one_of_each_group(found.heads, found.counts, scores)
+    units = one_of_each_group(found.heads, found.evaluation.counts, scores)
     return replace(found, units=units, is_nested=True)
 
 
@@ -225,11 +224,6 @@ def test_each_round_measures_the_model_without_the_units_cut_so_far(
     order = order_units("rounds", search)
     assert seeds == [0, 5, 10]
     assert silent_heads == [{str(head) for head in order.first(count)} for count in (0, 5, 10)]
-
-
-def test_an_unknown_method_raises() -> None:
-    with pytest.raises(OptionError, match=r"'best'.* rounds, quadratic"):
-        order_units("best", problem_of("gpt2"))
 
 
 def test_the_best_method_comes_first() -> None:

@@ -20,6 +20,12 @@ from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
 """Endings of directories that are not yet, or no longer, in place."""
+MODEL_FILES = re.compile(
+    r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
+    r"|\.gitattributes|LICENSE(\.txt)?"
+)
+"""Names of files in models' directories, including those that `prune` writes."""
+MODEL_FOLDERS = re.compile(r"\d+_\w+")  # of sentence-transformers, such as 1_Pooling
 
 
 @contextmanager
@@ -85,28 +91,15 @@ def _check_content(out: Path, place: Path, *, force: bool) -> None:
                 f"{out} is an existing model: choose another path, or replace it with --force "
                 "(force=True in Python)"
             )
-        if (other := _foreign_entry(out)) is not None:  # it would be deleted with the model
-            raise OutputError(
-                f"{out} contains {other} beside a model, so it is not replaced, even by force: "
-                "choose another path"
-            )
+        for entry in sorted(out.iterdir()):
+            names = MODEL_FOLDERS if entry.is_dir() else MODEL_FILES
+            if not names.fullmatch(entry.name):  # it would be deleted with the model
+                raise OutputError(
+                    f"{out} contains {entry.name} beside a model, so it is not replaced, even by "
+                    "force: choose another path"
+                )
     elif out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file, but a model is written as a directory")
-
-
-MODEL_FILES = re.compile(
-    r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
-    r"|\.gitattributes|LICENSE(\.txt)?"
-)
-"""Names of files in models' directories, including those that `prune` writes."""
-
-
-def _foreign_entry(folder: Path) -> str | None:
-    for entry in sorted(folder.iterdir()):
-        names = r"\d+_\w+" if entry.is_dir() else MODEL_FILES  # sentence-transformers: 1_Pooling
-        if re.fullmatch(names, entry.name) is None:
-            return entry.name
-    return None
 
 
 def _is_model(folder: Path) -> bool:
@@ -125,7 +118,7 @@ def _leftovers(place: Path, kind: str) -> list[Path]:
 
 def _move_into_place(part: Path, place: Path) -> None:
     """Move `part` to `place`; remove what was there once the new directory is in place."""
-    for path in (*files_in(part), *(path for path in part.rglob("*") if path.is_dir()), part):
+    for path in (*part.rglob("*"), part):
         flush(path)
     old = _temporary_name(place, OLD)
     is_replaced = place.is_dir() and any(place.iterdir())
@@ -149,9 +142,10 @@ def _remove(old: Path) -> None:
     shutil.rmtree(renamed)
 
 
-def files_in(folder: Path) -> list[Path]:
-    """Every file in a folder and its subfolders, sorted by path."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Size in bytes of every file in a folder and its subfolders, by its path within the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(file.relative_to(folder)): file.stat().st_size for file in files}
 
 
 def flush(path: Path) -> None:

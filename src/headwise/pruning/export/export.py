@@ -10,7 +10,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import load
-from headwise.pruning.export.directories import files_in, replace_directory
+from headwise.pruning.export.directories import file_sizes, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
     empty_model,
@@ -61,11 +61,6 @@ class Export:
     def bytes(self) -> int:
         """Size of all files together."""
         return sum(self.files.values())
-
-    def rescan(self) -> "Export":
-        """This export with the files that its directory contains now."""
-        paths = {str(file.relative_to(self.path)): file for file in files_in(self.path)}
-        return replace(self, files={name: file.stat().st_size for name, file in paths.items()})
 
 
 def export(
@@ -105,7 +100,7 @@ def export(
                 raise OptionError(f"{name!r} cannot be put beside the model: use another name")
             (part / name).write_text(text, "utf-8")
         difference = check_copy(model, part, inputs)
-    return Export(out, is_plain, difference, {}).rescan()
+    return Export(out, is_plain, difference, file_sizes(out))
 
 
 def check_exportable(model: nn.Module) -> None:
@@ -124,12 +119,28 @@ def check_exportable(model: nn.Module) -> None:
     assert isinstance(model, PreTrainedModel)
     is_cut = bool(getattr(model.config, BLOCK, None))
     config = model.config if is_cut else without_block(model.config)
-    built = tensor_shapes(empty_model(cut_class(plain) if is_cut else plain, config, model.dtype))
-    actual = tensor_shapes(model)
-    for name in {**actual, **built}:
-        if actual.get(name) != built.get(name):
-            difference = _shape_difference(name, actual.get(name), built.get(name))
-            raise ModelError(f"{kind} cannot be exported: {difference}")
+    _check_shapes(model, empty_model(cut_class(plain) if is_cut else plain, config, model.dtype))
+
+
+def _check_shapes(model: nn.Module, built: nn.Module) -> None:
+    """Raise ModelError unless `built`, made by the model's class and config, has its shapes."""
+    shapes, built_shapes = tensor_shapes(model), tensor_shapes(built)
+    for name in {**shapes, **built_shapes}:
+        shape, built_shape = shapes.get(name), built_shapes.get(name)
+        if shape == built_shape:
+            continue
+        if built_shape is None:
+            problem = f"its class and config build no {name}: merge adapters before you cut"
+        elif shape is None:
+            problem = (
+                f"it has no {name}, but its class and config build one: use from_pretrained's model"
+            )
+        else:
+            problem = (
+                f"{name} is {list(shape)}, but its class and config build {list(built_shape)}: use "
+                "a model from from_pretrained"
+            )
+        raise ModelError(f"{type(model).__name__} cannot be exported: {problem}")
 
 
 def write_model(model: PreTrainedModel, part: Path) -> bool:
@@ -215,16 +226,15 @@ def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], p
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
     """Load the written model; raise ModelError unless its tensors are equal, bit for bit.
 
-    Returns the largest difference of the outputs for `inputs`, which only rounding may explain:
-    kernels may add in another order if weights are elsewhere in memory, as in a mapped file.
-    Outputs are compared in float32 at least.
+    Returns the largest difference of the outputs for `inputs`, in float32 at least: kernels may add
+    in another order if weights are elsewhere in memory, as in a mapped file.
     """
     with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
         loaded: Any = load(part).model.to(model.device)
-    tensors, copies = tensors_by_name(model), tensors_by_name(loaded)
-    for name in {**tensors, **copies}:
-        difference = _tensor_difference(name, tensors.get(name), copies.get(name))
-        if difference:
+    _check_shapes(model, loaded)
+    copies = tensors_by_name(loaded)
+    for name, tensor in tensors_by_name(model).items():
+        if difference := _tensor_difference(name, tensor, copies[name]):
             raise ModelError(f"{type(model).__name__} cannot be exported: {difference}")
     if inputs is None:
         return None
@@ -241,28 +251,9 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     return check_equivalence(model, actual, expected, problem)
 
 
-def _shape_difference(name: str, shape: Sequence[int] | None, built: Sequence[int] | None) -> str:
-    """How a tensor's shape differs from the one that the model's class and config build."""
-    if built is None:
-        return f"its class and config build no {name}: merge adapters before you cut"
-    if shape is None:
-        return f"it has no {name}, but its class and config build one: use from_pretrained's model"
-    return (
-        f"{name} is {list(shape)}, but its class and config build {list(built)}: use a model from "
-        "from_pretrained"
-    )
-
-
-def _tensor_difference(name: str, tensor: Tensor | None, copied: Tensor | None) -> str:
-    """How a tensor differs when loaded back, and what would help; empty if it is equal.
-
-    Buffers may have another dtype.
-    """
-    if tensor is None or copied is None or tensor.shape != copied.shape:
-        return _shape_difference(
-            name, getattr(tensor, "shape", None), getattr(copied, "shape", None)
-        )
-    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:
+def _tensor_difference(name: str, tensor: Tensor, copied: Tensor) -> str:
+    """How a tensor differs when loaded back, and what would help; empty if it is equal."""
+    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:  # buffers may differ
         return (
             f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back: convert all weights "
             "to one dtype with model.to"

@@ -63,10 +63,7 @@ def check_onnx_packages() -> None:
 
 
 def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
-    """Raise if the model is too large for ONNX, or onnxruntime cannot run its dtype.
-
-    Raises also if `inputs` have too few tokens to recognize their axis.
-    """
+    """Raise if the model is too large for ONNX or in bfloat16, or `inputs` are too short."""
     size = sum(weight.nbytes for weight in model.parameters())
     if size >= LARGEST:
         raise ModelError(

@@ -76,10 +76,7 @@ def _candidate_counts(model: PreTrainedModel, uncut: PreTrainedConfig) -> Iterat
 def _try_counts(
     model: PreTrainedModel, uncut: PreTrainedConfig, counts: Mapping[str, int]
 ) -> PreTrainedConfig | None:
-    """The config with other counts if the plain class builds the model from it; else None.
-
-    Weights may have other values.
-    """
+    """The config with other counts if the plain class builds the model's shapes from it."""
     config = copy.deepcopy(uncut)
     try:
         for name, count in counts.items():

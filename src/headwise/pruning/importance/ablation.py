@@ -5,7 +5,9 @@ examples, heads replaced by zeros or by their mean output. Layers below the sile
 computed again, and several units of a layer share one pass, each on its own copy of the batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -34,17 +36,28 @@ def ablate(
     progress: Progress = no_progress,
 ) -> list[Estimate]:
     """Loss that each unit adds when it is silent, in the unit of the evaluation's mean loss."""
-    blocks = find_blocks(evaluation.model)
+    objective = evaluation.objective
+    blocks = {block.name: block for block in find_blocks(evaluation.model)}
+    modules = {name: block.module for name, block in blocks.items()}
     changes, weights = [], []
     for number, sample in enumerate(evaluation.samples):
         progress(PruneStage.ABLATION, number, len(evaluation.samples))
-        batch = _AblatedBatch(evaluation, blocks, sample, means)
-        losses = evaluation.objective.losses(batch.output, sample)
+        with torch.no_grad(), record(modules) as calls:
+            output = objective.output(evaluation.model, sample.inputs)
+        losses = objective.losses(output, sample)
         base = losses.sums.double().cpu()
+        recorded = [(blocks[call.name], call.result) for call in calls]
+        if len(calls) != len(blocks):  # one ran twice or not at all: skip none
+            recorded = []
+        states = [call.output for call in calls] or sample.inputs.values()
+        tokens = max(state.shape[:2].numel() for state in states)  # inputs may be images
+        copies = max(1, min(ROOM // output.numel(), MOST_TOKENS // tokens))
         change = torch.zeros(len(units), len(sample), dtype=torch.float64)
-        for indices, outputs in batch.outputs(units):
+        for indices in _units_per_pass(units, copies):
+            silent = [units[index] for index in indices]
             repeated = sample.repeated(len(indices))
-            sums = evaluation.objective.losses(outputs, repeated).sums.double().cpu()
+            outputs = _outputs_without(evaluation, silent, repeated, recorded, means)
+            sums = objective.losses(outputs, repeated).sums.double().cpu()
             change[indices] = sums.view(len(indices), -1) - base
         changes.append(change)
         weights.append(losses.weights.double().cpu())
@@ -52,58 +65,36 @@ def ablate(
     return [estimate_ratio(sums, weight) for sums in torch.cat(changes, 1)]
 
 
-class _AblatedBatch:
-    """One batch, to be run with units of heads silenced in turn."""
+def _units_per_pass(units: Sequence[Unit], most: int) -> Iterator[list[int]]:
+    """Indices of up to `most` units of one layer at a time."""
+    by_layer: dict[str, list[int]] = {}
+    for index, unit in enumerate(units):
+        by_layer.setdefault(unit[0].layer_name, []).append(index)
+    for indices in by_layer.values():
+        yield from (indices[start : start + most] for start in range(0, len(indices), most))
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        blocks: Sequence[Block],
-        sample: Sample,
-        means: MeanOutputs | None,
-    ) -> None:
-        """Run the batch once with every head, recording the blocks' outputs."""
-        self.evaluation, self.sample, self.means = evaluation, sample, means
-        by_name = {block.name: block for block in blocks}
-        with torch.no_grad(), record({block.name: block.module for block in blocks}) as calls:
-            self.output = evaluation.objective.output(evaluation.model, sample.inputs)
-        self.recorded = [(by_name[call.name], call.result) for call in calls]
-        self.skippable: dict[str, int] = {}
-        """For each layer, the number of blocks that ran before its own."""
-        if len(calls) == len(blocks):  # else one ran twice or not at all: skip none
-            self.skippable = {
-                site.layer_name: index
-                for index, (block, _) in enumerate(self.recorded)
-                for site in block.sites
-            }
 
-    def outputs(self, units: Sequence[Unit]) -> Iterator[tuple[list[int], Tensor]]:
-        """Outputs without each unit, several units of one layer at a time.
+@torch.no_grad()
+def _outputs_without(
+    evaluation: Evaluation,
+    units: Sequence[Unit],
+    repeated: Sample,
+    recorded: Iterable[tuple[Block, Any]],
+    means: MeanOutputs | None,
+) -> Float[Tensor, "copies ..."]:
+    """Outputs for one copy of a batch per unit, with that unit silenced.
 
-        Yields the units' indices and `[units * batch ...]`: one copy of the batch per unit.
-        """
-        by_layer: dict[str, list[int]] = {}
-        for index, unit in enumerate(units):
-            by_layer.setdefault(unit[0].layer_name, []).append(index)
-        states = [result[0] if isinstance(result, tuple) else result for _, result in self.recorded]
-        tensors = states or self.sample.inputs.values()  # images have other axes than tokens
-        tokens = max(tensor.shape[:2].numel() for tensor in tensors)
-        copies = max(1, min(ROOM // self.output.numel(), MOST_TOKENS // tokens))
-        for layer, indices in by_layer.items():
-            for start in range(0, len(indices), copies):
-                part = indices[start : start + copies]
-                yield part, self._output_without(layer, [units[index] for index in part])
-
-    @torch.no_grad()
-    def _output_without(self, layer: str, units: Sequence[Unit]) -> Float[Tensor, "copies ..."]:
-        copies, batch = len(units), len(self.sample)
-        gates = torch.ones(copies, batch, self.evaluation.counts[layer][0])
-        for row, unit in enumerate(units):
-            gates[row, :, [head.head for head in unit]] = 0
-        model, objective = self.evaluation.model, self.evaluation.objective
-        skipped = self.recorded[: self.skippable.get(layer, 0)]
-        with (
-            replay_blocks(skipped, batch=batch, copies=copies),
-            gate(model, {layer: gates.flatten(0, 1)}, means=self.means),
-        ):
-            return objective.output(model, self.sample.repeated(copies).inputs)
+    The recorded blocks below the units' layer are not computed again.
+    """
+    layer, batch = units[0][0].layer_name, len(repeated) // len(units)
+    gates = torch.ones(len(units), batch, evaluation.counts[layer][0])
+    for row, unit in enumerate(units):
+        gates[row, :, [head.head for head in unit]] = 0
+    below = takewhile(
+        lambda pair: all(site.layer_name != layer for site in pair[0].sites), recorded
+    )
+    with (
+        replay_blocks(below, batch=batch, copies=len(units)),
+        gate(evaluation.model, {layer: gates.flatten(0, 1)}, means=means),
+    ):
+        return evaluation.objective.output(evaluation.model, repeated.inputs)

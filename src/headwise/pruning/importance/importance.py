@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,14 @@ from headwise.errors import OptionError, OutputError
 from headwise.files import lock_folder, make_folder, write_aside
 from headwise.formats import format_count, replace_nonfinite
 from headwise.head_table import HeadTable
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import parse_heads
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
 from headwise.objectives.subject import open_subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.importance.gradients import DRAWS, gradients
+from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.importance.redundancy import (
     RedundantHeads,
     output_similarity,
@@ -177,7 +179,7 @@ def measure_importance(
     progress(f"measuring {size} in {batches:,} batch{'' if batches == 1 else 'es'}", 0, 0)
     units = [(head,) for head in heads]
     means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
-    scores = gradients(evaluation, draws=DRAWS, progress=progress)
+    scores = gradients(evaluation, progress=progress)
     groups = redundant_groups(scores, output_similarity(evaluation))
     zero = ablate(evaluation, units, progress=progress)
     mean = ablate(evaluation, units, means=means, progress=progress)
@@ -212,10 +214,8 @@ def measure_importance(
 
 def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> pd.DataFrame:
     objective, rows = evaluation.objective, []
-    layers: dict[str, list[HeadId]] = {}
-    for head in evaluation.heads:
-        layers.setdefault(head.layer_name, []).append(head)
-    for number, (layer, heads) in enumerate(layers.items()):
+    layers = [list(heads) for _, heads in groupby(evaluation.heads, attrgetter("layer_name"))]
+    for number, heads in enumerate(layers):
         progress(PruneStage.BEST_ALONE, number, len(layers))
         others = [tuple(other for other in heads if other != head) for head in heads]
         costs = ablate(evaluation, others) if len(heads) > 1 else [Estimate(0.0, 0.0)]
@@ -223,7 +223,7 @@ def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> p
         quality = objective.quality(base.value + costs[best].value)
         rows.append(
             {
-                "layer": layer,
+                "layer": heads[0].layer_name,
                 "heads": len(heads),
                 "best": str(heads[best]),
                 "added": costs[best].value,

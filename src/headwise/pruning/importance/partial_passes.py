@@ -1,7 +1,7 @@
 """Partial passes: forward passes that start or end at any block of a model.
 
-In: a model. Out: its blocks, and passes in which the blocks below one
-return recorded outputs. Knows nothing of losses.
+In: a model. Out: its blocks, and passes in which the blocks below one return recorded outputs.
+Knows nothing of losses.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.objectives.objective import repeat_batch
 from headwise.reading.batch import Inputs
 from headwise.watching.hooks import detach_all
 from headwise.watching.running import forward_batch
@@ -59,36 +58,26 @@ def _block_name(name: str) -> str:
 def replay_blocks(
     recorded: Iterable[tuple[Block, Any]], *, batch: int = 0, copies: int = 1
 ) -> Iterator[None]:
-    """Let blocks return recorded outputs inside the `with` block.
+    """Let blocks return recorded outputs inside the `with` block; their hooks still run.
 
     Outputs for `batch` examples are repeated `copies` times.
     """
     with ExitStack() as stack:
         for block, output in recorded:
-            replay = partial(_replay, output, batch, copies)
-            stack.enter_context(_replace_forward(block.module, replay))
+            module: Any = block.module
+            if "forward" in vars(module):  # replaced already, for instance by a cut of all heads
+                stack.callback(setattr, module, "forward", module.forward)
+            else:
+                stack.callback(delattr, module, "forward")
+            module.forward = partial(_replay, output, batch, copies)
         yield
-
-
-@contextmanager
-def _replace_forward(module: nn.Module, forward: Any) -> Iterator[None]:
-    """Replace a module's `forward` inside the `with` block. Its hooks still run."""
-    before = module.__dict__.get("forward")
-    module.forward = forward
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
 
 
 def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
     if isinstance(output, tuple):
         return tuple(_replay(part, batch, copies) for part in output)
     if isinstance(output, Tensor) and copies > 1 and output.dim() and len(output) == batch:
-        return repeat_batch(output, copies)
+        return torch.cat([output] * copies)
     return output
 
 

@@ -43,7 +43,6 @@ class RedundantHeads:
     """Loss expected from cutting all of them."""
 
     def __str__(self) -> str:
-        """The heads and the evidence, on one line."""
         return (
             f"{' '.join(map(str, self.heads))}: effects correlate by {self.correlation:.2f} or "
             f"more, outputs have a CKA of {self.cka:.2f} or more; cutting all costs "

@@ -10,7 +10,7 @@ parts. The sums are in `normal_equations.py`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,6 @@ from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
 
-Variant = Literal["full", "wide", "bias"]
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Ridges tried in each layer; the best one on examples that were not fitted on is used."""
 
@@ -55,22 +54,19 @@ def refit(
     fitting: Sequence[Sample],
     choosing: Sequence[Sample],
     *,
-    variant: Variant = "full",
+    variant: str = "full",
     progress: Progress = no_progress,
 ) -> tuple[LayerFit, ...]:
-    """Refit every output projection of the cut model in place.
+    """Refit every output projection of the cut model in place, except in layers without heads.
 
-    Skips layers that have no heads in the uncut model either.
+    `variant` is full, wide or bias; call `check_variant` first.
     """
-    check_variant(cut, variant)
     pair = _ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
     fits = []
     for index in range(len(pair.cut.blocks)):
         progress(PruneStage.REFIT, index, len(pair.cut.blocks))
-        fits += [pair.refit_projection(index, part, variant) for part in pair.attention(index)]
-        if variant == "wide":
-            parts = pair.feed_forward(index)
-            fits += [pair.refit_projection(index, part, variant) for part in parts]
+        parts = pair.attention(index) + (pair.feed_forward(index) if variant == "wide" else [])
+        fits += [pair.refit_projection(index, part, variant) for part in parts]
         pair.cut.advance(index)
         pair.uncut.advance(index)
     return tuple(fits)
@@ -110,17 +106,16 @@ class _BlockRunner:
 
     def advance(self, index: int) -> None:
         """Store the outputs of block `index`, the inputs of the next block."""
+        cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
         for number in range(len(self.samples)):
-            state = self.run(index, number)
-            cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
-            cache[number] = state
+            cache[number] = self.run(index, number)
 
 
 @dataclass(frozen=True, eq=False)
 class _FittedProjection:
-    """One linear layer, `projection`, in both models, and the module with its residual stream.
+    """One linear layer in the cut and in the uncut model.
 
-    The projection's output is added to the input of `stream`.
+    `projection` is the layer, `stream` the module to whose input the layer's output is added.
     """
 
     site: Site
@@ -128,9 +123,7 @@ class _FittedProjection:
     is_residual: bool
     """Whether the model continues with the plain sum of stream and output."""
     cut: Mapping[str, nn.Module]
-    """`stream` and `projection` of the cut model."""
     uncut: Mapping[str, nn.Module]
-    """`stream` and `projection` of the uncut model."""
 
 
 class _ModelPair:
@@ -198,7 +191,7 @@ class _ModelPair:
         )
         return [_FittedProjection(block.sites[0], "feed-forward", True, modules, goal)]
 
-    def refit_projection(self, index: int, fitted: _FittedProjection, variant: Variant) -> LayerFit:
+    def refit_projection(self, index: int, fitted: _FittedProjection, variant: str) -> LayerFit:
         """Fit one projection, and change it if that helps on examples that were not fitted on."""
         weight, bias = output_weight(fitted.cut["projection"]), _bias(fitted.cut["projection"])
         fit, held_out = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
@@ -240,7 +233,7 @@ def _bias(projection: nn.Module) -> Tensor | None:
 
 
 def best_correction(
-    fitted: NormalEquations, held_out: NormalEquations, variant: Variant
+    fitted: NormalEquations, held_out: NormalEquations, variant: str
 ) -> tuple[float | None, Correction | None, float]:
     """The ridge and the correction with the smallest error on held-out rows, and that error.
 

@@ -36,7 +36,6 @@ class StateCache:
         self.folder: TemporaryDirectory[str] | None = None
 
     def __getitem__(self, number: int) -> Any:
-        """The state with this number."""
         state = self.states[number]
         if not isinstance(state, SpilledState):
             return state
@@ -45,7 +44,6 @@ class StateCache:
         return parts if state.is_tuple else parts[0]
 
     def __setitem__(self, number: int, state: Any) -> None:
-        """Replace the state with this number."""
         parts = state if isinstance(state, tuple) else (state,)
         tensors = {str(i): part for i, part in enumerate(parts) if isinstance(part, Tensor)}
         size = sum(tensor.nbytes for tensor in tensors.values())

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -64,14 +65,11 @@ class Curve:
         if missing:
             raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
         is_floor = table["method"] == "floor"
-        ends = [
-            Estimate(float(rows["loss"].iloc[0]), float(rows["loss_se"].iloc[0]))
-            for rows in (table[table["cut"] == 0], table[is_floor])
-            if not rows.empty
-        ]
-        if len(ends) < 2:
+        ends = [table[table["cut"] == 0], table[is_floor]]
+        if any(rows.empty for rows in ends):
             raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
-        return cls(table[~is_floor], ends[0], ends[1], method, unit, total)
+        uncut, floor = (Estimate(*map(float, rows[["loss", "loss_se"]].iloc[0])) for rows in ends)
+        return cls(table[~is_floor], uncut, floor, method, unit, total)
 
     @property
     def elbow(self) -> int:
@@ -132,12 +130,12 @@ def draw_curve(
         return known[heads]
 
     uncut, floor = loss_without(()), loss_without([search.heads])
-    rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
+    methods = [*orders, "random"]
+    rows = [_row(name, 0, uncut, total, unit) for name in methods]
     for count in counts:
         for name, order in orders.items():
-            if count <= len(order.units):
-                loss = loss_without(order.units[:count])
-                rows.append(_row(name, len(order.first(count)), loss, total, unit))
+            loss = loss_without(order.units[:count])
+            rows.append(_row(name, len(order.first(count)), loss, total, unit))
         losses = [loss_without(order.units[:count]) for order in random_orders]
         cut = statistics.fmean(len(order.first(count)) for order in random_orders)
         values = [loss_in_unit(loss.value, unit) for loss in losses]
@@ -146,12 +144,9 @@ def draw_curve(
     if can_cut_all:
         loss = loss_without(search.units)  # the floor, unless some heads are in no unit
         count = sum(len(unit) for unit in search.units)
-        rows += [_row(name, count, loss, total, unit) for name in (*orders, "random")]
-    table = pd.DataFrame(rows)
-    table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
-    table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
-    table["method"] = table["method"].astype(str)
-    return Curve(table, uncut, floor, chosen.method, unit, total)
+        rows += [_row(name, count, loss, total, unit) for name in methods]
+    rows.sort(key=lambda row: (methods.index(row["method"]), row["cut"]))
+    return Curve(pd.DataFrame(rows), uncut, floor, chosen.method, unit, total)
 
 
 def rivals(search: CutSearch) -> list[str]:
@@ -170,7 +165,7 @@ def as_csv(curve: Curve) -> str:
     return str(table.to_csv(index=False))
 
 
-def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, str | float]:
+def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, Any]:
     value = loss_in_unit(loss.value, unit)
     return {
         "method": method,

@@ -45,7 +45,6 @@ class CutPlan:
     """How the plan was made, as JSON values: text, seed, versions."""
 
     def __post_init__(self) -> None:
-        """Sort, copy and check every field."""
         for layer, (num_heads, num_kv_heads) in self.counts.items():
             if not re.fullmatch(r"(?:.+\.)?L(?:0|[1-9][0-9]*)", layer, re.DOTALL):
                 raise OptionError(f"{layer!r} is not a layer: write L3, or encoder.L3")
@@ -86,13 +85,11 @@ class CutPlan:
         return " ".join(map(str, self.heads))
 
     def __repr__(self) -> str:
-        """One line: the number of heads, the model and the heads."""
         of = f" of {self.model}" if self.model else ""
         names = f": {self}" if len(self) <= FULL_ROWS else ""
         return f"CutPlan({format_count(len(self), 'head')}{of}{names})"
 
     def __len__(self) -> int:
-        """Number of heads to cut."""
         return len(self.heads)
 
     def __iter__(self) -> Iterator[HeadId]:

@@ -11,14 +11,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.errors import OptionError
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.progress import Progress, no_progress
@@ -88,12 +87,7 @@ class CutSearch:
     """Number of rounds that a full cut is divided into."""
     draws: int = 4
     seed: int = 0
-    progress: Progress = field(default=no_progress)
-
-    @property
-    def counts(self) -> HeadCounts:
-        """Heads and KV heads of the model by layer."""
-        return self.evaluation.counts
+    progress: Progress = no_progress
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
@@ -139,10 +133,6 @@ class CutOrder:
 
 def order_units(method: str, search: CutSearch, *, count: int | None = None) -> CutOrder:
     """The first `count` units that a method cuts, in order; by default all that can be cut."""
-    if method not in METHODS:
-        raise OptionError(
-            f"method is {method!r}: choose from {', '.join(METHODS)}", option="method"
-        )
     most = len(search.cuttable)
     indices, costs = METHODS[method](search, most if count is None else min(count, most))
     return CutOrder(method, tuple(search.units[index] for index in indices), tuple(costs))
@@ -154,7 +144,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
         return replace(search, seed=seed)
     generator = random.Random(seed)
     scores = [generator.random() for _ in search.heads]
-    units = one_of_each_group(search.heads, search.counts, scores)
+    units = one_of_each_group(search.heads, search.evaluation.counts, scores)
     return replace(search, seed=seed, units=units)
 
 
@@ -170,7 +160,7 @@ def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[H
                 random_heads += unit
         if len(random_heads) == len(heads):
             return tuple(sorted(random_heads))
-    return _random_heads_of_same_shape(heads, search.counts, seed)
+    return _random_heads_of_same_shape(heads, search.evaluation.counts, seed)
 
 
 def _random_heads_of_same_shape(
@@ -204,9 +194,9 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss; each round measures the model without the units chosen so far."""
-    cut: list[int] = []
-    costs: list[float] = []
+    """Smallest loss expected of all units cut; each round measures the model without them."""
+    cut, costs = list[int](), list[float]()
+    member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
     rounds = -(-count // step)
     for start in range(0, count, step):
@@ -217,15 +207,18 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         now = replace(search, seed=search.seed + start, progress=report)
         with _silence_units(search, cut):
             scores = measure_gradients(now, search.draws)
-        cut, added = _cheapest_together(search, scores, min(step, count - start), cut)
-        costs += added
+        matrix = member @ scores.interaction @ member.T
+        added = matrix.diagonal() / 2 - member @ scores.pull
+        for _ in range(min(step, count - start)):
+            cut.append(_cheapest(search, added.tolist(), cut))
+            costs.append(float(added[cut[-1]]))
+            added = added + matrix[:, cut[-1]]
     return cut, costs
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
     """Exact ablation of every remaining unit, measured again after each cut."""
-    cut: list[int] = []
-    costs: list[float] = []
+    cut, costs = list[int](), list[float]()
     while len(cut) < count:
         search.progress(PruneStage.GREEDY, len(cut), count)
         left = [index for index in range(len(search.units)) if index not in cut]
@@ -280,25 +273,6 @@ def measure_gradients(search: CutSearch, draws: int) -> Gradients:
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
     heads = [head for index in indices for head in search.units[index]]
     return silence(search.evaluation.model, heads)
-
-
-def _cheapest_together(
-    search: CutSearch, scores: Gradients, count: int, cut: Sequence[int]
-) -> IndicesAndCosts:
-    """`cut` and `count` more units, each adding least to the loss expected of all of them together.
-
-    Returns only the costs of the new ones.
-    """
-    member = membership(search.units, search.heads)
-    matrix = member @ scores.interaction @ member.T
-    added = matrix.diagonal() / 2 - member @ scores.pull
-    indices, costs = list(cut), list[float]()
-    for _ in range(count):
-        best = _cheapest(search, added.tolist(), indices)
-        indices.append(best)
-        costs.append(float(added[best]))
-        added = added + matrix[:, best]
-    return indices, costs
 
 
 def _cheapest(
