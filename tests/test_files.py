@@ -1,5 +1,6 @@
-"""Files are written aside and moved into place; links and devices stay what they are."""
+"""Files that cannot be read raise one sentence; written files are moved into place."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,8 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from headwise.errors import OutputError
-from headwise.files import lock_folder, write_aside
+from headwise.errors import OptionError, OutputError
+from headwise.files import lock_folder, read_bytes, read_text, write_aside
+
+
+def test_a_file_that_cannot_be_read_raises_one_sentence(tmp_path: Path) -> None:
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("café".encode("latin-1"))
+    with pytest.raises(OptionError, match=r"^\S+latin\.txt .*UTF-8.* 3$"):
+        read_text(latin)
+    for read in (read_text, read_bytes):
+        with pytest.raises(OptionError, match=rf"^\S+ .*{os.strerror(errno.EISDIR)}$"):
+            read(tmp_path)
+        with pytest.raises(OptionError, match=rf"^\S+none .*{os.strerror(errno.ENOENT)}$"):
+            read(tmp_path / "none")
 
 
 def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def test_tracing_and_silencing_load_no_pandas() -> None:
     assert loaded_by(code, ("torch", "pandas", "pyarrow")) == ["torch"]
 
 
+def test_a_model_without_a_gguf_file_loads_no_gguf() -> None:
+    loads = "import headwise; headwise.load_model('minilm')"
+    assert loaded_by(loads, ("transformers", "gguf")) == ["transformers"]
+
+
 def test_a_heavy_import_would_be_noticed() -> None:
     assert loaded_by("import typer", HEAVY + SHOWN_BY_HELP) == ["typer"]
     assert loaded_by(HELP, ("typer",)) == ["typer"]

@@ -1,5 +1,7 @@
 """CoNLL-U files become probe sentences; an error names the file and the lines."""
 
+import errno
+import os
 import re
 import sys
 from pathlib import Path
@@ -92,10 +94,25 @@ def test_an_error_names_the_lines_of_the_sentence(tmp_path: Path, text: str, fac
         read_treebank(write(tmp_path, text))
 
 
-def test_a_file_in_another_encoding_raises(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_raises_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "some.conllu"
     file.write_bytes(DU.encode() + b"1\t\xff\xfe\n")
-    with pytest.raises(OptionError, match=r"some\.conllu.* UTF-8"):
+    with pytest.raises(OptionError, match=rf"^{re.escape(str(file))}.* UTF-8.* {len(DU) + 2}$"):
+        read_treebank(file)
+
+
+def test_an_unreadable_file_raises_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, DU)
+
+    def deny(path: Path, **_: str) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "read_text", deny)  # an administrator may read every file
+    with pytest.raises(
+        OptionError, match=rf"^{re.escape(str(file))}.* {os.strerror(errno.EACCES)}$"
+    ):
         read_treebank(file)
 
 

@@ -186,12 +186,6 @@ def test_a_single_document_is_split_between_paragraphs() -> None:
     assert sorted(gists(fitted + rest)) == ["four", "one", "three", "two"]
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
-def test_a_share_outside_0_to_1_raises(share: float) -> None:
-    with pytest.raises(OptionError, match=f"held_out is {share}"):
-        split_documents(["one\n\ntwo"], held_out=share)
-
-
 def test_topics_are_read_without_modules(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = {"all": "This is all of the text.\n\nx ::= y"}
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=topics))

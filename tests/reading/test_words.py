@@ -10,9 +10,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from headwise.errors import OptionError, ShapeError
+from headwise.errors import OptionError
 from headwise.probes.builtin import WORKED_SENTENCES, builtin_sentences
-from headwise.reading.words import NO_WORD, encode, word_weights, write_sentence
+from headwise.reading.words import NO_WORD, encode, merge_pieces, write_sentence
 
 from ..attention.tolerance import assert_same
 
@@ -127,7 +127,7 @@ def test_a_tokenizer_without_offsets_raises() -> None:
 
 
 def in_a_loop(weights: Tensor, word_of_token: Sequence[int]) -> Tensor:
-    """`word_weights` by its definition, in loops."""
+    """`merge_pieces` by its definition, in loops."""
     heads, tokens, _ = weights.shape
     words = max(word_of_token) + 1
     between = torch.zeros(heads, words, words, dtype=torch.float64)
@@ -135,7 +135,7 @@ def in_a_loop(weights: Tensor, word_of_token: Sequence[int]) -> Tensor:
         for query in range(tokens):
             for key in range(tokens):
                 source, target = word_of_token[query], word_of_token[key]
-                if NO_WORD not in (source, target) and source != target:
+                if NO_WORD not in (source, target):
                     share = weights[head, query, key].double() / word_of_token.count(source)
                     between[head, source, target] += share
     return between
@@ -145,20 +145,13 @@ owners = st.lists(st.integers(NO_WORD, 4), min_size=1, max_size=11).filter(lambd
 
 
 @given(owners, st.sampled_from([torch.float64, torch.float32, torch.bfloat16]))
-def test_weights_between_words_are_sums_of_means(word_of: list[int], dtype: torch.dtype) -> None:
+def test_weights_between_words_are_means_of_sums(word_of: list[int], dtype: torch.dtype) -> None:
     weights = torch.rand(3, len(word_of), len(word_of)).softmax(-1).to(dtype)
-    got = word_weights(weights, word_of)
+    got = merge_pieces(weights, word_of)
     assert got.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert_same(got, in_a_loop(weights, word_of), roundings=2 * len(word_of))
 
 
-def test_single_token_words_change_only_the_diagonal() -> None:
+def test_single_token_words_keep_their_weights() -> None:
     weights = torch.rand(3, 7, 7, dtype=torch.float64)
-    off_diagonal = weights * (1 - torch.eye(7, dtype=torch.float64))
-    assert_same(word_weights(weights, range(7)), off_diagonal, roundings=0)
-    assert weights.diagonal(dim1=1, dim2=2).all()  # the input is unchanged
-
-
-def test_weights_of_another_size_raise() -> None:
-    with pytest.raises(ShapeError, match=r"query 5, key 5.* 7 tokens"):
-        word_weights(torch.zeros(3, 5, 5), [0, 0, 1, 2, 2, 3, 4])
+    assert_same(merge_pieces(weights, range(7)), weights, roundings=0)

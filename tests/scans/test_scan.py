@@ -21,12 +21,10 @@ from headwise.head_table import HeadTable
 from headwise.measures.similarity import centred_kernels, cka, pairwise_hsic
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
-from headwise.probes.sentences import ProbeSentence
 from headwise.reading.corpus import TEXTS
 from headwise.reading.reader import Reader
-from headwise.reading.words import Encoded
 from headwise.scans.folder import Scan
-from headwise.scans.scan import EncodedSentence, ScanJob, ScanStage, group_sentences, run_scan, scan
+from headwise.scans.scan import STAGE, ScanJob, run_scan, scan
 from headwise.scans.settings import LARGEST_SEED, ScanSettings
 from headwise.scans.sums import ScanSums
 from headwise.watching.watch import watch
@@ -327,18 +325,6 @@ def test_a_length_beyond_the_models_limit_is_rejected(minilm: LoadedModel) -> No
         scan(minilm, "Some text.", settings=ScanSettings(length=8192))
 
 
-def test_sentences_share_a_batch_as_far_as_they_fit() -> None:
-    lengths = [7] * 70 + [300] * 7 + [2000]
-    sentences = [
-        EncodedSentence(index, ProbeSentence(("a", "b"), ()), Encoded([3] * length, [0] * length))
-        for index, length in enumerate(lengths)
-    ]
-    groups = group_sentences(reversed(sentences))
-    assert [len(group) for group in groups] == [32, 32, 6, 3, 3, 1, 1]
-    assert [each.index for group in groups for each in group] == list(range(len(lengths)))
-    assert group_sentences([]) == []
-
-
 def test_every_column_of_a_measure_is_described(scanned: Scan) -> None:
     described, columns = set(scanned.table.about["columns"]), set(scanned.table.df)
     assert described <= columns
@@ -359,7 +345,7 @@ def test_progress_counts_tokens_and_skips_what_was_done(
         return calls
 
     calls = run()
-    assert {stage for stage, _, _ in calls} == {ScanStage.READING}
+    assert {stage for stage, _, _ in calls} == {STAGE}
     done, totals = [call[1] for call in calls], {call[2] for call in calls}
     assert done == sorted(done) and done[0] == 0 and totals == {done[-1]}
     assert done[-1] == HeadTable.read(tmp_path).about["tokens"]

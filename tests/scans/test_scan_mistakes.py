@@ -35,6 +35,7 @@ def minilm() -> LoadedModel:
         ({"measures": "glow"}, "'glow'"),
         ({"seed": 10**20}, "seed.* 100,000,[0,]*.*4,294,967,295"),
         ({"seed": -1}, "seed.* -1.*0"),
+        ({"per_relation": 0}, "per_relation.* 0"),
         ({"per_relation": 1001}, "per_relation.* 1,001.*1,000"),
         ({"length": 0}, "length.* 0.*1"),
         ({"length": 64.0}, r"length.* 64\.0"),

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,8 +75,9 @@ def test_ctrl_c_kills_training_processes_and_keeps_finished_runs(
 
 def test_killed_training_process_ends_the_sweep_with_an_error() -> None:
     settings = make_settings(sweep_task("relations"), steps=20, d_model=8, width=4)
-    with runs.TrainingProcess(settings) as process:
+    with suppress(BrokenPipeError), runs.TrainingProcess(settings) as process:  # as the pool does
         process.kill()
+        process.wait()
         with pytest.raises(HeadwiseError, match=r"split-1x8-rate0\.01-seed0 was killed"):
             process.train(RUNS[0])
 

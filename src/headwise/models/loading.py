@@ -8,6 +8,7 @@ sentence.
 
 import difflib
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -152,7 +153,8 @@ def _load_files(
     is_local = Path(source).is_dir()
     if not is_local and not hub_answers():
         common["local_files_only"] = True
-    with quiet(), explain_errors(name, is_local=is_local), parse_gguf_once():
+    parsing = parse_gguf_once() if gguf_file else nullcontext()
+    with quiet(), explain_errors(name, is_local=is_local), parsing:
         model, notes = _model_class(name, source, options, common).from_pretrained(
             source,
             dtype=DTYPES.get(str(options.dtype), AS_SAVED),

@@ -102,4 +102,3 @@ MODELS = (
 )
 
 KNOWN = {model.name: model for model in MODELS}
-"""Every known model by its name."""

@@ -1,6 +1,6 @@
 """Sizes of a model's attention -> Shape, complete and checked.
 
-Costs are computed in `costs`; shapes of published models are in `known_models`.
+Costs are computed in `plans`; shapes of published models are in `known_models`.
 """
 
 import math

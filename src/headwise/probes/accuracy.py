@@ -17,7 +17,7 @@ Sentences with an even index are one half, those with an odd index the other.
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 import pandas
@@ -139,22 +139,19 @@ def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     least MARGIN.
     """
     columns = [head if column == "head" else column for column in BEST_COLUMNS]
-    rows = [_best(rows, head) for _, rows in frame.groupby("relation")]
-    return DataFrame(rows, columns=columns)
-
-
-def _best(rows: DataFrame, head: str) -> dict[str, Any]:
-    choices = {half: rows.iloc[_leader(rows, f"{half}_")] for half in ("even", "odd")}
-    judged_by = {"even": choices["odd"], "odd": choices["even"]}
-    accuracy, baseline = (
-        float(numpy.mean([row[f"{half}_{figure}"] for half, row in judged_by.items()]))
-        for figure in ("accuracy", "baseline")
-    )
-    best = rows.iloc[_leader(rows, "")].to_dict()
-    best["counts"] = bool(best["counts"]) and round(accuracy - baseline, 9) >= MARGIN
-    best["held_out_accuracy"], best["held_out_baseline"] = accuracy, baseline
-    best["is_stable"] = len({(row["reading"], row[head]) for row in choices.values()}) == 1
-    return {str(name): value for name, value in best.items()}
+    best_rows = []
+    for _, rows in frame.groupby("relation"):
+        even, odd = (rows.iloc[_leader(rows, half)] for half in ("even_", "odd_"))
+        accuracy, baseline = (
+            float(numpy.mean([odd[f"even_{figure}"], even[f"odd_{figure}"]]))
+            for figure in ("accuracy", "baseline")
+        )
+        best = rows.iloc[_leader(rows, "")].to_dict()
+        best["counts"] = bool(best["counts"]) and round(accuracy - baseline, 9) >= MARGIN
+        best["held_out_accuracy"], best["held_out_baseline"] = accuracy, baseline
+        best["is_stable"] = (even["reading"], even[head]) == (odd["reading"], odd[head])
+        best_rows.append(best)
+    return DataFrame(best_rows, columns=columns)
 
 
 def _leader(rows: DataFrame, half: str) -> int:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from itertools import cycle
 from random import Random
 
-from headwise.checks import whole_number
 from headwise.probes import templates
 from headwise.probes.sentences import Arc, ProbeSentence
 
@@ -25,8 +24,7 @@ _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
-    """`per_relation` different sentences for each relation, shuffled."""
-    per_relation = whole_number("per_relation", per_relation, least=1, most=MOST)
+    """`per_relation` different sentences for each relation, at most `MOST`, shuffled."""
     sentences = [
         sentence
         for relation in RELATIONS

@@ -29,7 +29,6 @@ from numpy import ndarray
 from pandas import DataFrame
 from torch import Tensor
 
-from headwise.errors import OptionError, ShapeError
 from headwise.probes.accuracy import BASELINES, OFFSETS, RelationHits, make_table
 from headwise.probes.sentences import Arc, ProbeSentence
 
@@ -130,7 +129,6 @@ class RelationScores:
     def __init__(self, num_heads: int, *, is_causal: bool) -> None:
         """Start with no sentences; `is_causal` skips questions about words a row cannot see."""
         self.num_heads, self.is_causal = num_heads, is_causal
-        self._seen: set[int] = set()
         self._tallies: dict[_Key, _Tally] = {}
 
     def add(
@@ -144,13 +142,6 @@ class RelationScores:
 
         `pieces` is the number of tokens of each word, for the "most pieces" baselines.
         """
-        expected = (self.num_heads, len(sentence.words), len(sentence.words))
-        if tuple(weights.shape) != expected:
-            raise ShapeError(
-                f"weights are {list(weights.shape)}: {self.num_heads} heads and a sentence of "
-                f"{len(sentence.words)} words need {list(expected)}"
-            )
-        self._add_seen({sentence_index})
         questions = list(sentence_questions(sentence, is_causal=self.is_causal))
         if not questions:
             return
@@ -165,23 +156,8 @@ class RelationScores:
                 baselines[rows].sum(0, dtype=numpy.uint16),
             )
 
-    def _add_seen(self, sentences: set[int]) -> None:
-        repeated = sorted(sentences & self._seen)
-        if repeated:
-            raise OptionError(
-                f"sentence {repeated[0]} was counted before: use a new index for every sentence"
-            )
-        self._seen |= sentences
-
     def merge(self, other: "RelationScores") -> None:
-        """Add the counts of `other`; the order of merging does not matter."""
-        mine, theirs = (self.num_heads, self.is_causal), (other.num_heads, other.is_causal)
-        if mine != theirs:
-            raise OptionError(
-                f"cannot merge scores of (num_heads, is_causal) = {mine} and {theirs}: both must "
-                "come from the same model"
-            )
-        self._add_seen(other._seen)
+        """Add the counts of `other`, from the same model on other sentences, in any order."""
         self._tallies |= other._tallies
 
     def state(self) -> dict[str, ndarray]:
@@ -191,7 +167,6 @@ class RelationScores:
         hits = numpy.array([tally.hits for tally in tallies], dtype=numpy.uint16)
         baselines = numpy.array([tally.baselines for tally in tallies], dtype=numpy.uint16)
         return {
-            "seen": numpy.array(sorted(self._seen), dtype=numpy.int64),
             "sentence": numpy.array([key.sentence for key in keys], dtype=numpy.int64),
             "relation": numpy.array([key.relation for key in keys], dtype=numpy.str_),
             "reading": numpy.array([key.reading for key in keys], dtype=numpy.str_),
@@ -205,7 +180,6 @@ class RelationScores:
     def from_state(cls, state: Mapping[str, ndarray]) -> "RelationScores":
         """The scores saved by `state()`."""
         scores = cls(state["hits"].shape[1], is_causal=bool(state["is_causal"]))
-        scores._seen = set(state["seen"].tolist())
         keys = zip(*(state[field].tolist() for field in _Key._fields), strict=True)
         tallies = zip(state["arcs"].tolist(), state["hits"], state["baselines"], strict=True)
         for key, (arcs, hits, baselines) in zip(keys, tallies, strict=True):

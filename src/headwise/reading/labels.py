@@ -76,8 +76,6 @@ def token_text(piece: str, text: str) -> str:
 
 def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
     """Number of the word that each token is part of, -1 for special tokens."""
-    if tokenizer is None:
-        return ()
     pieces = tokenizer.convert_ids_to_tokens(ids)
     two_words = tokenizer("a a", add_special_tokens=False)["input_ids"]
     marks_starts = any(

@@ -95,10 +95,6 @@ def split_documents(
 
     No paragraph is in both. A single document is split between paragraphs.
     """
-    if not 0 < held_out < 1:
-        raise OptionError(
-            f"held_out is {held_out}: it must be a share between 0 and 1", option="held_out"
-        )
     texts = tuple(texts)
     parts = [part for text in texts for part in split_paragraphs(text)]
     if len(parts) > 1:  # a single paragraph may be huge, and has no repeats

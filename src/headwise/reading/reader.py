@@ -127,13 +127,15 @@ class Reader(TokenKinds):
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
-    def batches(self, windows: Sequence[Window]) -> list[list[Window]]:
+    def batches(
+        self, windows: Sequence[Window], most_tokens: int = BATCH_TOKENS
+    ) -> list[list[Window]]:
         """Windows in groups for one batch each: longest first, similar lengths together."""
         groups: list[list[Window]] = []
         for window in sorted(windows, key=lambda window: (-len(window.ids), window.index)):
             last = groups[-1] if groups else []
             fits = last and (
-                (len(last) + 1) * len(last[0].ids) <= BATCH_TOKENS
+                (len(last) + 1) * len(last[0].ids) <= most_tokens
                 and len(last) < BATCH_WINDOWS
                 and 2 * len(window.ids) > len(last[0].ids)
             )

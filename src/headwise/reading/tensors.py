@@ -38,12 +38,12 @@ def batch_from_tensors(
 
     Without `kinds`, special tokens and punctuation are unknown.
     """
-    by_prefix: dict[str, TokenFacts | None] = {}
-    for stack in TEXT_STACKS:
-        prefix = input_prefix(config, stack)
-        if prefix not in by_prefix:
-            is_real = real_tokens(config, tensors, stack)
-            by_prefix[prefix] = _token_facts(tensors.get(f"{prefix}input_ids"), is_real, kinds)
+    by_prefix = {
+        prefix: _token_facts(
+            tensors.get(f"{prefix}input_ids"), real_tokens(config, tensors, stack), kinds
+        )
+        for prefix, stack in {"": "encoder", "decoder_": "decoder"}.items()
+    }
     by_stack = {stack: by_prefix[input_prefix(config, stack)] for stack in TEXT_STACKS}
     tokens = {stack: facts for stack, facts in by_stack.items() if facts is not None}
     size = next(

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.errors import OptionError, ShapeError
+from headwise.errors import OptionError
 
 NO_WORD = -1
 CLOSING = frozenset(",.;:!?")  # marks without a space before them
@@ -69,15 +69,6 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
     return Encoded(list(pieces["input_ids"]), word_of_token)
 
 
-def word_weights(
-    weights: Float[Tensor, "heads query key"], word_of_token: Sequence[int]
-) -> Float[Tensor, "heads word word"]:
-    """Share of its attention that each word gives each other word; 0 to itself."""
-    between = merge_pieces(weights, word_of_token)
-    between.diagonal(dim1=1, dim2=2).zero_()
-    return between
-
-
 def merge_pieces(
     weights: Float[Tensor, "heads query key"], word_of_token: Sequence[int]
 ) -> Float[Tensor, "heads word word"]:
@@ -87,12 +78,6 @@ def merge_pieces(
     word that looks; tokens without a word are dropped (Clark 2019,
     https://arxiv.org/abs/1906.04341).
     """
-    tokens = len(word_of_token)
-    if weights.shape[1:] != (tokens, tokens):
-        raise ShapeError(
-            f"weights are [query {weights.shape[1]}, key {weights.shape[2]}], but word_of_token "
-            f"has {tokens} tokens: pass the same number"
-        )
     place = torch.tensor(word_of_token, dtype=torch.long, device=weights.device)
     words = torch.arange(max(word_of_token, default=NO_WORD) + 1, device=weights.device)
     precise = weights if weights.dtype == torch.float64 else weights.float()

@@ -9,7 +9,6 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -38,7 +37,7 @@ from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import as_sentences
 from headwise.progress import Progress, no_progress
-from headwise.reading.batch import Batch
+from headwise.reading.batch import Batch, TokenKinds
 from headwise.reading.corpus import TEXTS
 from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
 from headwise.reading.tensors import (
@@ -48,7 +47,7 @@ from headwise.reading.tensors import (
     non_text_inputs,
     why_unreadable,
 )
-from headwise.reading.words import Encoded, encode, word_weights
+from headwise.reading.words import Encoded, encode, merge_pieces
 from headwise.scans import fingerprint
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.process_group import ProcessGroup
@@ -59,9 +58,11 @@ from headwise.watching.calls import Call
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
+STAGE = "reading tokens"
+"""The only stage of a scan, for its progress, which counts tokens."""
 REPEATED_WINDOWS = 32
-SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
-"""At most this many sentences per batch, and tokens including padding unless one has more."""
+SENTENCE_TOKENS = 1024
+"""Most tokens in a batch of sentences, padding included: its full weights are in memory."""
 VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that the numbers depend on
 ON_REPEATS = {
     "text_induction": "induction",
@@ -71,12 +72,6 @@ ON_REPEATS = {
 """Columns that are measured on repeated random tokens, and their names there."""
 BatchCounter = Callable[[Batch, ScanSums], None]
 """Runs the model on a batch and adds what it counts to the sums."""
-
-
-class ScanStage(StrEnum):
-    """Stages of a scan that progress is reported for, in tokens."""
-
-    READING = "reading tokens"
 
 
 def scan(  # noqa: PLR0913 - what is read, how, and where it goes
@@ -125,7 +120,7 @@ def run_scan(
     batches = job.batches()[group.rank :: group.world]
     sums = ScanSums() if folder is None else folder.begin()
     done, total = 0, sum(batch.tokens for batch in batches)
-    progress(ScanStage.READING, done, total)
+    progress(STAGE, done, total)
     with in_evaluation(job.model):
         for batch in batches:
             if batch.name not in sums.done:
@@ -134,7 +129,7 @@ def run_scan(
                 if folder is not None:
                     folder.save(sums)
             done += batch.tokens
-            progress(ScanStage.READING, done, total)
+            progress(STAGE, done, total)
     if folder is None:
         return job.build_tables(group.gather(sums))
     folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
@@ -152,15 +147,6 @@ class ScanBatch:
     tokens: int
     build: Callable[[], Batch]
     count: BatchCounter
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedSentence:
-    """A sentence with gold relations, its index among all of its source, and its tokens."""
-
-    index: int
-    sentence: ProbeSentence
-    encoded: Encoded
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -200,12 +186,12 @@ class ScanJob:
                 f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, as "
                 "transformers.AutoTokenizer.from_pretrained returns it"
             )
-        loaded = open_model(model)
+        loaded = open_model(model, tokenizer)
         for batch in batches or ():
             check_input_names(loaded.model, batch)
         return cls(
             model=loaded.model,
-            tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
+            tokenizer=loaded.tokenizer,
             texts=documents,
             inputs=batches,
             treebank=sentences,
@@ -243,17 +229,18 @@ class ScanJob:
 
     def batches(self) -> list[ScanBatch]:
         """All the work, in an order that depends only on the job."""
-        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+        kinds = None if self.tokenizer is None else TokenKinds(self.tokenizer)
         batches, num_sequences = list[ScanBatch](), 0
         for number, tensors in enumerate(self.inputs or ()):
-            build = partial(batch_from_tensors, tensors, self.config, reader, num_sequences)
+            build = partial(batch_from_tensors, tensors, self.config, kinds, num_sequences)
             batch = build()
             size = batch.num_tokens or len(batch.indices)
             batches.append(ScanBatch(f"inputs {number}", size, build, self._count_measures))
             num_sequences += len(batch.indices)
         if self.texts is not None:
             windows = self._reader.windows(self.texts, self.settings.max_tokens)
-            batches += self._window_batches("text", windows, self._count_measures)
+            groups = self._reader.batches(windows)
+            batches += self._window_batches("text", groups, self._count_measures)
         if self.tokenizer is not None and self.settings.repeats:
             others = [non_text_inputs(tensors, self.tokenizer) for tensors in self.inputs or ()]
             if names := list(dict.fromkeys(name for part in others for name in part)):
@@ -264,25 +251,25 @@ class ScanJob:
             else:
                 seed = self.settings.seed
                 windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
-                batches += self._window_batches("repeats", windows, self._count_induction)
+                groups = self._reader.batches(windows)
+                batches += self._window_batches("repeats", groups, self._count_induction)
         for source, (sentences, _) in self._sentences.items():
-            for number, group in enumerate(group_sentences(sentences)):
-                windows = [Window(each.index, tuple(each.encoded.input_ids)) for each in group]
-                count = partial(self._count_relations, source, group)
-                batches.append(self._window_batch(f"{source} {number}", windows, count))
+            windows = [
+                Window(index, tuple(encoded.input_ids)) for index, (_, encoded) in sentences.items()
+            ]
+            groups = self._reader.batches(windows, SENTENCE_TOKENS)
+            batches += self._window_batches(source, groups, partial(self._count_relations, source))
         return batches
 
     def _window_batches(
-        self, name: str, windows: list[Window], count: BatchCounter
+        self, name: str, groups: list[list[Window]], count: BatchCounter
     ) -> Iterator[ScanBatch]:
-        for number, group in enumerate(self._reader.batches(windows)):
-            yield self._window_batch(f"{name} {number}", group, count)
-
-    def _window_batch(self, name: str, windows: list[Window], count: BatchCounter) -> ScanBatch:
         weight = next(self.model.parameters(), None)
         device = "cpu" if weight is None else weight.device
-        tokens = sum(len(window.ids) for window in windows)
-        return ScanBatch(name, tokens, partial(self._reader.batch, windows, device), count)
+        for number, group in enumerate(groups):
+            tokens = sum(len(window.ids) for window in group)
+            build = partial(self._reader.batch, group, device)
+            yield ScanBatch(f"{name} {number}", tokens, build, count)
 
     @cached_property
     def _reader(self) -> Reader:
@@ -297,8 +284,8 @@ class ScanJob:
         return Reader(self.tokenizer, self.config, length=length)
 
     @cached_property
-    def _sentences(self) -> dict[str, tuple[list[EncodedSentence], int]]:
-        """By source: the sentences that the model can read, and the number of the others.
+    def _sentences(self) -> dict[str, tuple[dict[int, tuple[ProbeSentence, Encoded]], int]]:
+        """By source: the sentences that the model can read, by index, and the number of the others.
 
         A sentence cannot be read if it is too long or has a word without a token.
         """
@@ -309,12 +296,12 @@ class ScanJob:
             sources["treebank"] = self.treebank
         readable = {}
         for source, sentences in sources.items():
-            usable = [
-                EncodedSentence(index, sentence, encoded)
+            usable = {
+                index: (sentence, encoded)
                 for index, sentence in enumerate(sentences)
                 if (encoded := encode(sentence.words, self._reader.tokenizer)) is not None
                 and len(encoded.input_ids) <= self._reader.length
-            ]
+            }
             readable[source] = usable, len(sentences) - len(usable)
         return readable
 
@@ -344,15 +331,13 @@ class ScanJob:
                         key = (call.stack, call.layer)
                         sums.heads.add_columns(key, {renamed: columns[name]}, 1.0)
 
-        with torch.inference_mode(), watch(self.model, add, needs_lse=True):
-            _read_batch(self.model, batch)
+        _read_batch(self.model, batch, add, needs_lse=True)
         self.cache.warn_of_indirect_outputs()
         sums.counts["repeated_tokens"] += batch.num_tokens
 
-    def _count_relations(
-        self, source: str, sentences: list[EncodedSentence], batch: Batch, sums: ScanSums
-    ) -> None:
+    def _count_relations(self, source: str, batch: Batch, sums: ScanSums) -> None:
         """Add how often each head finds the gold partner of a word."""
+        sentences = [self._sentences[source][0][index] for index in batch.indices]
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
 
@@ -365,20 +350,19 @@ class ScanJob:
                 between_words[call.stack] = [[] for _ in sentences]
                 is_causal[call.stack] = not weights[0].triu(1).any()
             of_stack = between_words[call.stack]
-            for sentence, padded, layers in zip(sentences, weights, of_stack, strict=True):
-                word_of = sentence.encoded.word_of_token
+            for (_, encoded), padded, layers in zip(sentences, weights, of_stack, strict=True):
+                word_of = encoded.word_of_token
                 real = padded[:, : len(word_of), : len(word_of)].float()
-                layers.append(word_weights(real, word_of).cpu())
+                layers.append(merge_pieces(real, word_of).cpu())
 
-        with torch.inference_mode():
-            with watch(self.model, add):
-                _read_batch(self.model, batch)
-            for stack, of_stack in between_words.items():
-                weights = [torch.cat(layers) for layers in of_stack]
-                empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
-                scores = sums.relations.setdefault(f"{source}|{stack}", empty)
-                for each, part in zip(sentences, weights, strict=True):
-                    scores.add(each.index, each.sentence, part, each.encoded.pieces)
+        _read_batch(self.model, batch, add)
+        for stack, of_stack in between_words.items():
+            weights = [torch.cat(layers) for layers in of_stack]
+            empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
+            scores = sums.relations.setdefault(f"{source}|{stack}", empty)
+            parts = zip(batch.indices, sentences, weights, strict=True)
+            for index, (sentence, encoded), part in parts:
+                scores.add(index, sentence, part, encoded.pieces)
         sums.counts[f"{source}_sentences"] += len(sentences)
 
     def build_tables(self, sums: ScanSums) -> Scan:
@@ -397,7 +381,7 @@ class ScanJob:
             "model": facts["model"].get("name", ""),
             "loaded": facts["model"],
             "revision": facts["model"].get("revision"),
-            **{name: counts[name] for name in ("tokens",) if name in counts},
+            **({"tokens": counts["tokens"]} if "tokens" in counts else {}),
             "counts": dict(sorted(counts.items())),
             "rows": self.settings.describe_rows(),
             **{name: value for name, value in facts.items() if name != "model"},
@@ -405,51 +389,40 @@ class ScanJob:
         relations = relation_table(sums)
         table = head_table(sums.heads, about, relations)
         meanings = column_meanings(self.settings.measure_choices).items()
-        about["columns"] = {name: words for name, words in meanings if name in table.df}
-        return Scan(HeadTable(table.df, about), head_pairs(sums.heads), relations)
-
-
-def group_sentences(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
-    """Sentences by length, shortest first, in groups whose full weights fit into memory."""
-    groups: list[list[EncodedSentence]] = []
-    for sentence in sorted(sentences, key=lambda each: (len(each.encoded.input_ids), each.index)):
-        last = groups[-1] if groups else []
-        padded = (len(last) + 1) * len(sentence.encoded.input_ids)
-        if last and padded <= SENTENCE_TOKENS and len(last) < SENTENCES_AT_ONCE:
-            last.append(sentence)
-        else:
-            groups.append([sentence])
-    return groups
+        table.about["columns"] = {name: words for name, words in meanings if name in table.df}
+        return Scan(table, head_pairs(sums.heads), relations)
 
 
 def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
     """Run the model on one batch and count every attention call."""
-    with (
-        torch.inference_mode(),
-        watch(model, lambda call: counter.add(call, batch), needs_lse=True),
-    ):
-        _read_batch(model, batch)
+    _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
     counter.finish()
     counter.cache.warn_of_indirect_outputs()
 
 
-def _read_batch(model: nn.Module, batch: Batch) -> None:
-    """Run the model; an error that the inputs cause becomes an OptionError that names the cause."""
+def _read_batch(
+    model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
+) -> None:
+    """Run the model, and call `add` with every attention call.
+
+    An error that the inputs cause becomes an OptionError that names the cause.
+    """
     name = type(model).__name__
-    try:
-        forward_batch(model, batch.inputs)
-    except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as err:  # models fail in many ways over inputs that they lack
-        *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
-        if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+    with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
+        try:
+            forward_batch(model, batch.inputs)
+        except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
             raise
-        if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
-            raise OptionError(f"{name} cannot read this: {reason}") from err
-        if isinstance(err, TypeError | ValueError):
-            check_input_names(model, batch.inputs, is_strict=True)
-        what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
-        raise OptionError(
-            f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with everything "
-            "it needs"
-        ) from err
+        except Exception as err:  # models fail in many ways over inputs that they lack
+            *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
+            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+                raise
+            if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
+                raise OptionError(f"{name} cannot read this: {reason}") from err
+            if isinstance(err, TypeError | ValueError):
+                check_input_names(model, batch.inputs, is_strict=True)
+            what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
+            raise OptionError(
+                f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with "
+                "everything it needs"
+            ) from err

@@ -187,16 +187,16 @@ def _sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
     best = float(rows["accuracy"].max())
     by = "num_heads" if group in ("split", "free") else "parameters"
     fewest = rows[rows["accuracy"] >= best - CLOSE].sort_values(by, kind="stable").iloc[0]
-    labels = {
-        f"{format_count(int(row['num_heads']), 'head')} of {int(row['d_key'])}": row["accuracy"]
-        for row in (rows.iloc[0], fewest, rows.iloc[-1])
-    }
-    accuracies = ", ".join(f"{label} {accuracy:.3f}" for label, accuracy in labels.items())
-    heads = f"{format_count(int(fewest['num_heads']), 'head')} of {int(fewest['d_key'])}"
-    verdict = f"fewest within {CLOSE} of the best, {best:.3f}: {heads}"
+    accuracies = {_heads(row): row["accuracy"] for row in (rows.iloc[0], fewest, rows.iloc[-1])}
+    figures = ", ".join(f"{heads} {accuracy:.3f}" for heads, accuracy in accuracies.items())
+    verdict = f"fewest within {CLOSE} of the best, {best:.3f}: {_heads(fewest)}"
     if best < guess + LEARNED * (1 - guess):
         verdict = f"none learned the task, on which a guess reaches {guess:.3f}: try more steps"
-    return f"{group}: {accuracies}; {verdict}"
+    return f"{group}: {figures}; {verdict}"
+
+
+def _heads(row: pd.Series) -> str:
+    return f"{format_count(int(row['num_heads']), 'head')} of {int(row['d_key'])}"
 
 
 def best_rate(pilots: Sequence[RunRecord]) -> float:

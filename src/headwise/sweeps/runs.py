@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -116,7 +116,7 @@ def _read_record(path: Path) -> RunRecord:
         ) from err
 
 
-class TrainingPool:
+class TrainingPool(AbstractContextManager["TrainingPool"]):
     """Trains runs in this process, or in several others that start when they are needed."""
 
     def __init__(self, settings: SweepSettings, processes: int) -> None:
@@ -125,10 +125,6 @@ class TrainingPool:
         self.workers: list[TrainingProcess] = []
         self._idle: SimpleQueue[TrainingProcess] = SimpleQueue()
         self._threads = ThreadPoolExecutor(max_workers=processes)  # one waits for each process
-
-    def __enter__(self) -> "TrainingPool":
-        """Return the pool."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Kill every process, then wait for the threads that read from them."""

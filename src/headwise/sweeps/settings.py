@@ -56,7 +56,6 @@ class TrainingSettings:
     checks: int = 20
     """Number of tests on held-out sequences during training."""
     held_out: int = 512
-    """Number of held-out sequences."""
     solved: float = 0.995
     """Training ends when held-out accuracy reaches this twice in a row."""
 

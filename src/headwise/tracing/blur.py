@@ -14,6 +14,8 @@ from torch import Tensor
 from headwise.errors import OptionError
 from headwise.tracing.record import Trace
 
+LEAST_WEIGHT = 1e-6  # rows with less weight on ordinary tokens are compared whole
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -92,9 +94,6 @@ def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
     heads = tuple(Row(f"head {head}", row.softmax(0)) for head, row in enumerate(scores))
     together = Row("one softmax", scores.sum(0).softmax(0))
     return Blur("query", keys, heads), together
-
-
-LEAST_WEIGHT = 1e-6  # rows with less weight on ordinary tokens are compared whole
 
 
 @dataclass(frozen=True, eq=False)

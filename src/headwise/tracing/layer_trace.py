@@ -6,7 +6,6 @@ one. Does not import transformers.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -33,7 +32,7 @@ def trace_layer(
     mask: Tensor | None = None,
     tokens: Sequence[str] | None = None,
 ) -> Trace:
-    """Trace one of our own layers on its input; `tokens` label the positions."""
+    """Trace one of our own layers on its input; `tokens` label its positions, one each."""
     x = x[None] if x.dim() == 2 else x
     dtype = layer.Wq.weight.dtype
     if x.dim() != 3 or x.shape[-1] != layer.d_model or not x.numel() or x.dtype != dtype:
@@ -41,8 +40,6 @@ def trace_layer(
             f"x is {list(x.shape)} of {x.dtype}: this layer needs [batch, position, d_model "
             f"{layer.d_model}] of {dtype}, with at least one position"
         )
-    if tokens is not None and len(tokens) != x.shape[1]:
-        raise ShapeError(f"tokens has {len(tokens)} labels, but x has {x.shape[1]} positions")
     with in_evaluation(layer):
         output = layer(x, mask=mask)
         projected = layer.project(x, x)
@@ -57,7 +54,8 @@ def trace_layer(
         for name, count in counts.items()
     }
     names = tuple(tokens or map(str, range(x.shape[1])))
-    traced = Trace.of(
+    reference = torch.stack([each.output for each in references])
+    return Trace.of(
         {"input": x, **weights, **steps_of_call(*projected, rules), "output": output},
         layer.Wo.weight.detach().T,
         layer.Wo.bias,
@@ -66,11 +64,9 @@ def trace_layer(
         heads=heads,
         num_kv_heads=layer.num_kv_heads,
         formulas=formulas(rules, layer.d_key),
+        difference=float((output - reference).abs().max()),
+        compared="small matrices for each head and large ones for all",
     )
-    reference = torch.stack([each.output for each in references])
-    difference = float((output - reference).abs().max())
-    compared = "small matrices for each head and large ones for all"
-    return replace(traced, difference=difference, compared=compared)
 
 
 def steps_of_call(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> dict[str, Tensor]:

@@ -93,10 +93,11 @@ class Trace:
         heads: Sequence[int] | None,
         num_kv_heads: int,
         formulas: Mapping[str, str],
+        **facts: Any,
     ) -> "Trace":
         """A trace of a layer's steps; concat, Wo and each head's contribution are added here.
 
-        `formulas` replace those of `STEPS`.
+        `formulas` replace those of `STEPS`; `facts` are further fields of the trace.
         """
         mixed, output = tensors["mixed"], tensors["output"].detach()
         num_heads, dtype = mixed.shape[1], mixed.dtype
@@ -129,6 +130,7 @@ class Trace:
             labels=labels,
             bias=None if bias is None else bias.detach().to(dtype),
             rounding=torch.finfo(output.dtype).eps,
+            **facts,
         )
 
     def __getitem__(self, name: str) -> TraceStep:
@@ -260,7 +262,7 @@ class Trace:
                 "formula": step.formula,
                 "axes": list(step.axes),
                 "shape": list(step.values.shape),
-                "values": None if step.name in omitted else nested_lists(step.values),
+                "values": None if step.name in omitted else replace_nonfinite(step.values.tolist()),
             }
             for step in (self._select_heads(self[name]) for name in names or self.steps)
         ]
@@ -285,11 +287,6 @@ class Trace:
         from headwise.views.trace import trace_fragment
 
         return trace_fragment(self)
-
-
-def nested_lists(values: Tensor) -> Any:
-    """A tensor as nested lists, with None for values that are not finite."""
-    return replace_nonfinite(values.tolist())
 
 
 def closing_lines(trace: Trace) -> list[str]:

@@ -6,7 +6,7 @@ are computed in layer_trace.py.
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -182,7 +182,7 @@ def _trace_model(
         checks["notes"] = (f"{name} only returns its weights: there are no scores",)
     stack = f"{site.stack}." if site.stack else ""
     is_real = real_queries(model, batch.inputs, site.stack, output)
-    traced = Trace.of(
+    return Trace.of(
         tensors | {"output": output},
         call.output_weight,
         bias,
@@ -191,9 +191,10 @@ def _trace_model(
         heads=choice.heads,
         num_kv_heads=num_kv_heads,
         formulas=special,
+        prefix=f"{stack}L{site.layer}",
+        is_real=None if is_real.all() else is_real,
+        **checks,
     )
-    checks["is_real"] = None if is_real.all() else is_real
-    return replace(traced, prefix=f"{stack}L{site.layer}", **checks)
 
 
 def _read_inputs(
