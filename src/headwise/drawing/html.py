@@ -100,7 +100,9 @@ def svg_image(title: str, width: float, height: float, *parts: Html) -> str:
     )
 
 
-def svg_text(x: float, y: float, text: str, anchor: str = "start", **attributes: object) -> Html:
+def svg_text(
+    x: int | float, y: int | float, text: str, anchor: str = "start", **attributes: object
+) -> Html:
     """A line of text that starts, ends or has its middle at x."""
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, **attributes)
 

@@ -281,8 +281,10 @@ def add_family(row: Family) -> None:
 
 def find_family(module: nn.Module) -> Family | None:
     """The first row with the module's class and a projection that the module has, if any."""
+    class_name = type(module).__name__
     for row in FAMILIES:
-        first = [*filter(None, [row.packed]), *row.apart, *row.per_head][:1]
-        if type(module).__name__ in row.classes and all(hasattr(module, name) for name in first):
-            return row
+        if class_name in row.classes:
+            projections = [*filter(None, [row.packed]), *row.apart, *row.per_head]
+            if not projections or hasattr(module, projections[0]):
+                return row
     return None

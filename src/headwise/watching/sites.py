@@ -105,8 +105,10 @@ def is_routed(module: nn.Module) -> bool:
 
 
 def _is_watchable(module: nn.Module) -> bool:
+    if is_routed(module):
+        return True
     family = find_family(module)
-    return is_routed(module) or (family is not None and family.returns_weights)
+    return family is not None and family.returns_weights
 
 
 def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
