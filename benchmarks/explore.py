@@ -28,7 +28,7 @@ from harness import setting
 from playwright.sync_api import Page, sync_playwright
 
 from headwise.models.loading import load_model
-from headwise.reading.manual import manual_texts
+from headwise.reading.python_manual import manual_texts
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = (300, 2048)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from headwise.attention.machine import low_precision_is_safe, with_safe_setting
+from headwise.attention.processor import low_precision_is_safe, with_safe_setting
 
 ROUNDS = 100
 """Most turns a contestant gets."""

@@ -28,7 +28,7 @@ from rich.table import Table
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
@@ -111,7 +111,7 @@ class Judge:
 
     def silenced(self, share: float, method: str, heads: Sequence[HeadId]) -> Row:
         """The scores of the uncut model with heads silenced."""
-        with silence(self.setup.subject.model, heads):
+        with silence(self.setup.scored.model, heads):
             return self.row(share, len(heads), method, self.task)
 
     def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
@@ -122,7 +122,7 @@ class Judge:
 
 def generated(setup: PruneSetup, model: Any) -> str:
     """A causal model's greedy continuation of the prompt."""
-    tokenizer = setup.subject.tokenizer
+    tokenizer = setup.scored.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
     found = model.generate(**inputs, max_new_tokens=24, do_sample=False, use_cache=True)
     return str(tokenizer.decode(found[0], skip_special_tokens=True))
@@ -162,7 +162,7 @@ class Run:
     def __init__(self, name: str, out: Path, console: Console) -> None:
         """Load the model and the record."""
         self.name, self.out, self.console = name, out, console
-        self.loaded = open_subject(name)
+        self.loaded = open_scored_model(name)
         self.setup = prepare_setup(self.loaded, TEXT[name])
         self.judge = Judge(self.setup)
         self.record: dict[str, Any] = (
@@ -295,7 +295,7 @@ def beginning(task: Evaluation, tokens: int) -> Evaluation:
 
 def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
     """Sizes of the uncut and the cut model, and the difference between cutting and silencing."""
-    before = sizes_of(setup.subject.model, setup.counts, positions=POSITIONS)
+    before = sizes_of(setup.scored.model, setup.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
         "difference": found.surgery.difference,

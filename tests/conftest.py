@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
+MACHINE = Path(__file__).parents[1] / "src/headwise/attention/processor.py"
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["COLUMNS"] = "80"  # width of the terminal

@@ -7,7 +7,7 @@ from headwise import LoadOptions, load_model, trace, watch
 from headwise.explorer.lesson.lesson import lesson
 from headwise.models import embedded
 from headwise.models.loaded import LoadedModel
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.watching.sites import find_sites
 
 from .explorer.lesson_cases import assert_is_a_lesson, figures_of
@@ -53,7 +53,7 @@ def test_lines_and_words_of_a_real_tokenizer(smollm2: LoadedModel) -> None:
 
 
 def test_a_lesson_on_a_real_causal_model(smollm2: LoadedModel) -> None:
-    steps = lesson(open_subject(smollm2), "The capital of France is")
+    steps = lesson(open_scored_model(smollm2), "The capital of France is")
     assert_is_a_lesson(steps)
     figure = figures_of(steps, "spare")
     assert figure["next"][0]["token"] == "Paris"

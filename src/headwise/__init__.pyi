@@ -29,8 +29,8 @@ from .attention.positions import (
 from .attention.rules import Rules as Rules
 from .drawing.table import Table as Table
 from .errors import HeadwiseError as HeadwiseError
+from .explorer.notebook_view import view as view
 from .explorer.serve import explore as explore
-from .explorer.widget import view as view
 from .head_table import HeadRow as HeadRow, HeadTable as HeadTable
 from .heads import HeadId as HeadId
 from .measures.measure import Measure as Measure, RowValues as RowValues

@@ -95,7 +95,7 @@ class HeadTable:
 
     def view(self, head: str | None = None) -> Any:
         """A notebook widget to choose a head; its `head` is the chosen one."""
-        from headwise.explorer.widget import view_table
+        from headwise.explorer.notebook_view import view_table
 
         return view_table(self, head=head)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headwise.attention import machine
+from headwise.attention import processor
 from headwise.cli import doctor
 from headwise.models import embedded
 
@@ -29,7 +29,7 @@ FACTS = {
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A report of a machine where everything works, made without another process."""
-    monkeypatch.setattr(machine, "low_precision_is_safe", lambda: True)
+    monkeypatch.setattr(processor, "low_precision_is_safe", lambda: True)
     monkeypatch.setattr(doctor, "facts_from_another_process", lambda environment: FACTS)
     return doctor.examine()
 
@@ -119,7 +119,7 @@ def test_unsafe_processor_gets_a_remedy_and_a_safe_examination(
 ) -> None:
     variables: dict[str, str] = {}
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(machine, "low_precision_is_safe", lambda: False)
+    monkeypatch.setattr(processor, "low_precision_is_safe", lambda: False)
     monkeypatch.setattr(
         doctor,
         "facts_from_another_process",
@@ -127,7 +127,7 @@ def test_unsafe_processor_gets_a_remedy_and_a_safe_examination(
     )
     report = doctor.examine()
     assert variables["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
-    assert f"kills the process; {machine.REMEDY}: with it bfloat16 works" in text_of(report)
+    assert f"kills the process; {processor.REMEDY}: with it bfloat16 works" in text_of(report)
 
 
 def test_other_process_uses_the_given_environment() -> None:

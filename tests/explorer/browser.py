@@ -14,8 +14,8 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from headwise.explorer.routes import Explorer
 from headwise.explorer.serve import open_socket
-from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")

@@ -22,5 +22,5 @@ def site() -> Iterator[str]:
     from .browser import served
     from .sessions import minilm
 
-    with served(Session(minilm().subject)) as address:
+    with served(Session(minilm().scored)) as address:
         yield address

@@ -15,11 +15,11 @@ from torch import Tensor
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
 from headwise.objectives.objective import Objective
-from headwise.objectives.subject import Subject, open_subject
+from headwise.objectives.scored_model import ScoredModel, open_scored_model
 from headwise.watching.gates import silence
 
 from ..attention.tolerance import assert_same
-from ..pruning.subjects import model_of, objective_of, words_tokenizer
+from ..pruning.tiny_models import model_of, objective_of, words_tokenizer
 from ..watching.tiny_configs import FAMILIES
 
 STEPS = ("warm-up", "why-many", "projections", "heads", "scores", "mixing", "output", "spare")
@@ -50,13 +50,13 @@ HOSTILE = {
 
 
 @functools.cache
-def minilm() -> Subject:
-    return open_subject("minilm")
+def minilm() -> ScoredModel:
+    return open_scored_model("minilm")
 
 
 @functools.cache
-def tiny_subject(name: str, objective: Objective | None = None) -> Subject:
-    return Subject(
+def tiny_scored_model(name: str, objective: Objective | None = None) -> ScoredModel:
+    return ScoredModel(
         name, model_of(name), words_tokenizer(), objective=objective or objective_of(name)
     )
 
@@ -65,7 +65,7 @@ def tiny_subject(name: str, objective: Objective | None = None) -> Subject:
 def taught(name: str) -> tuple[LessonStep, ...]:
     if name == "minilm":
         return lesson(minilm(), CAT)
-    return lesson(tiny_subject(name), WORDS)
+    return lesson(tiny_scored_model(name), WORDS)
 
 
 def figures_of(steps: tuple[LessonStep, ...], name: str) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def assert_close(got: object, want: Tensor | list[float], name: str) -> None:
     assert_same(values, want, roundings=ROUNDINGS, dtype=torch.float32, name=name)
 
 
-def silent_outputs(subject: Subject, text: str, layer: int, num_heads: int) -> list[Tensor]:
+def silent_outputs(scored: ScoredModel, text: str, layer: int, num_heads: int) -> list[Tensor]:
     """The model's output as it is, and without each head, one run at a time."""
-    inputs = subject.tokenizer(text, return_tensors="pt")
+    inputs = scored.tokenizer(text, return_tensors="pt")
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     runs: list[list[str]] = [[], *([f"L{layer}H{head}"] for head in range(num_heads))]
     outputs = []
     for heads in runs:
-        with torch.no_grad(), silence(subject.model, heads):
-            answer = subject.model(**inputs)
+        with torch.no_grad(), silence(scored.model, heads):
+            answer = scored.model(**inputs)
         outputs.append(answer["logits" if "logits" in answer else "last_hidden_state"][0].double())
     return outputs

@@ -4,9 +4,9 @@ import functools
 
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.objectives.subject import Subject, open_subject
+from headwise.objectives.scored_model import ScoredModel, open_scored_model
 
-from ..pruning.subjects import model_of, objective_of, words_tokenizer
+from ..pruning.tiny_models import model_of, objective_of, words_tokenizer
 
 CAT = "The cat sat on the mat because it was unbelievably warm."
 WORDS = "w7 w31 w12 w31 w90 w55 w18 w7 w31"
@@ -14,7 +14,7 @@ WORDS = "w7 w31 w12 w31 w90 w55 w18 w7 w31"
 
 @functools.cache
 def minilm() -> Session:
-    return Session(open_subject("minilm"))
+    return Session(open_scored_model("minilm"))
 
 
 @functools.cache
@@ -24,7 +24,7 @@ def tiny_session(name: str) -> Session:
 
 def fresh_session(name: str) -> Session:
     tokenizer = words_tokenizer()
-    return Session(Subject(name, model_of(name), tokenizer, objective=objective_of(name)))
+    return Session(ScoredModel(name, model_of(name), tokenizer, objective=objective_of(name)))
 
 
 @functools.cache

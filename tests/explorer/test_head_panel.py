@@ -12,11 +12,11 @@ from headwise.explorer.head_panel import head_answer, role_evidence
 from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 
-from ..pruning.subjects import model_of, words_tokenizer
+from ..pruning.tiny_models import model_of, words_tokenizer
 from ..watching.helpers import allow_weights
 from .sessions import CAT, WORDS, cat, minilm, tiny_session
 
@@ -85,9 +85,9 @@ def test_contributions_are_lengths_before_and_after_the_projection() -> None:
 
 
 def test_measures_are_those_of_a_scan_of_the_text() -> None:
-    subject = minilm().subject
+    scored = minilm().scored
     settings = ScanSettings(compares=False, repeats=False)
-    table = scan(subject.model, CAT, tokenizer=subject.tokenizer, settings=settings)
+    table = scan(scored.model, CAT, tokenizer=scored.tokenizer, settings=settings)
     want = {name: float(table[HEAD][name]) for name in ("entropy", "first", "distance")}
     measures = {measure.name: measure.value for measure in click().measures}
     assert {name: measures[name] for name in want} == pytest.approx(want)
@@ -126,9 +126,9 @@ def test_a_long_text_is_read_in_part_and_says_so() -> None:
 
 
 def test_the_cache_drops_old_analyses_and_keeps_the_last() -> None:
-    subject = open_subject("minilm")
+    scored = open_scored_model("minilm")
     cache = AnalysisCache(most=2)
-    readings = [analyse_text(subject, f"text number {number}") for number in range(3)]
+    readings = [analyse_text(scored, f"text number {number}") for number in range(3)]
     for reading in readings:
         cache.put(reading)
     assert cache.get(readings[0].name) is None
@@ -143,8 +143,8 @@ def test_the_cache_drops_old_analyses_and_keeps_the_last() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_size_of_an_analysis_counts_float32_copies(dtype: torch.dtype) -> None:
-    subject = open_subject(model_of("llama").to(dtype), words_tokenizer())
-    reading = analyse_text(subject, WORDS)
+    scored = open_scored_model(model_of("llama").to(dtype), words_tokenizer())
+    reading = analyse_text(scored, WORDS)
     counted = reading.bytes
     tasks = [reading.sequence(layer).computation for layer in reading.calls]
     stored = {
@@ -167,6 +167,6 @@ def test_an_error_in_the_progress_callback_stops_the_analysis() -> None:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        analyse_text(minilm().subject, CAT, progress=stop)
+        analyse_text(minilm().scored, CAT, progress=stop)
     assert done == [(1, 6), (2, 6)]
-    assert cat().batch.num_tokens == analyse_text(minilm().subject, CAT).batch.num_tokens
+    assert cat().batch.num_tokens == analyse_text(minilm().scored, CAT).batch.num_tokens

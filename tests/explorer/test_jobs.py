@@ -6,7 +6,7 @@ import pytest
 
 from headwise.errors import OptionError
 from headwise.explorer.api_types import JobAnswer
-from headwise.explorer.work import Job
+from headwise.explorer.jobs import Job
 
 from .sessions import fresh_session, tiny_session
 
@@ -81,7 +81,7 @@ def test_a_failed_job_reports_its_error() -> None:
 
 def test_the_copy_for_jobs_shares_weights_but_not_modules() -> None:
     session = tiny_session("llama")
-    model, twin = session.subject.model, session.job_model.model
+    model, twin = session.scored.model, session.job_model.model
     assert {id(part) for part in model.parameters()} == {id(part) for part in twin.parameters()}
     assert not {id(part) for part in model.modules()} & {id(part) for part in twin.modules()}
     assert model.config is not twin.config

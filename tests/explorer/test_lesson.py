@@ -21,9 +21,9 @@ from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
 from headwise.head_table import HeadTable
 from headwise.objectives.losses import CustomLoss, Embedding
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 
-from ..pruning.subjects import words_tokenizer
+from ..pruning.tiny_models import words_tokenizer
 from .lesson_cases import (
     CAT,
     HOSTILE,
@@ -40,7 +40,7 @@ from .lesson_cases import (
     minilm,
     silent_outputs,
     taught,
-    tiny_subject,
+    tiny_scored_model,
 )
 
 
@@ -86,8 +86,8 @@ def test_the_check_of_lessons_finds_a_wrong_tolerance() -> None:
 def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
     steps = taught(name)
     place = figures_of(steps, "why-many")["place"]
-    subject, text = (minilm(), CAT) if name == "minilm" else (tiny_subject(name), WORDS)
-    fresh = headwise.trace(subject.model, text, layer=place["layer"], tokenizer=subject.tokenizer)
+    scored, text = (minilm(), CAT) if name == "minilm" else (tiny_scored_model(name), WORDS)
+    fresh = headwise.trace(scored.model, text, layer=place["layer"], tokenizer=scored.tokenizer)
     head, here = place["head"], place["position"]
     kv_head = fresh.kv_head_of[head]
     at = {name: step.values[0] for name, step in fresh.steps.items() if name != "Wo"}
@@ -131,7 +131,7 @@ def test_the_browser_can_work_the_weights_out_from_the_scores(name: str) -> None
 
 
 def test_a_model_that_names_no_scale_divides_by_the_root_of_the_heads_size() -> None:
-    facts = lesson_facts(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
+    facts = lesson_facts(tiny_scored_model("bert"), WORDS, layer=1, head=2, position=3, table=None)
     unnamed = replace(facts.call, rules=replace(facts.call.rules, scale=None))
     scoring = replace(facts, call=unnamed).scoring
     assert scoring.scale == pytest.approx(facts.call.queries.shape[-1] ** -0.5)
@@ -202,7 +202,7 @@ def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
 
 
 def test_no_token_is_left_out_if_too_few_would_remain() -> None:
-    steps = lesson(tiny_subject("llama"), WORDS, position=1)
+    steps = lesson(tiny_scored_model("llama"), WORDS, position=1)
     figure = figures_of(steps, "why-many")
     assert figure["keys"] == list(range(7))
     assert "left out" not in " ".join(steps[1].paragraphs)
@@ -248,12 +248,12 @@ def test_effects_on_an_embedding_are_those_of_silencing() -> None:
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_effects_on_a_prediction_are_those_of_silencing(name: str) -> None:
     figure = figures_of(taught(name), "spare")
-    subject = tiny_subject(name)
-    outputs = silent_outputs(subject, WORDS, figure["place"]["layer"], len(figure["heads"]))
+    scored = tiny_scored_model(name)
+    outputs = silent_outputs(scored, WORDS, figure["place"]["layer"], len(figure["heads"]))
     logs = [output[-1].log_softmax(-1) for output in outputs]
     top = int(logs[0].argmax())
     assert figure["unit"] == "nats"
-    assert figure["next"][0]["token"] == subject.tokenizer.convert_ids_to_tokens(top)
+    assert figure["next"][0]["token"] == scored.tokenizer.convert_ids_to_tokens(top)
     assert figure["next"][0]["probability"] == pytest.approx(float(logs[0][top].exp()), abs=1e-6)
     for head in figure["heads"]:
         after = logs[head["head"] + 1]
@@ -264,9 +264,9 @@ def test_effects_on_a_prediction_are_those_of_silencing(name: str) -> None:
 
 def test_effects_on_a_custom_loss_are_those_of_silencing() -> None:
     square_loss = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
-    subject = tiny_subject("bert", square_loss)
-    figure = figures_of(lesson(subject, WORDS, layer=1), "spare")
-    outputs = silent_outputs(subject, WORDS, 1, len(figure["heads"]))
+    scored = tiny_scored_model("bert", square_loss)
+    figure = figures_of(lesson(scored, WORDS, layer=1), "spare")
+    outputs = silent_outputs(scored, WORDS, 1, len(figure["heads"]))
     losses = [float(output.square().mean()) for output in outputs]
     assert figure["unit"] == "loss"
     for head in figure["heads"]:
@@ -293,7 +293,7 @@ def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(
 
 def test_if_all_heads_tie_the_question_is_another() -> None:
     alike = CustomLoss(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
-    asked = lesson(tiny_subject("bert", alike), WORDS)[-1].question
+    asked = lesson(tiny_scored_model("bert", alike), WORDS)[-1].question
     assert (asked.kind, asked.answer) == ("number", 5)
 
 
@@ -356,9 +356,9 @@ def test_fewer_than_two_tokens_raise(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_any_text_makes_a_lesson_or_raises_one_sentence(text: str) -> None:
-    for subject in (minilm(), tiny_subject("llama")):
+    for scored in (minilm(), tiny_scored_model("llama")):
         try:
-            steps = lesson(subject, text)
+            steps = lesson(scored, text)
         except OptionError as error:
             assert "at least 2" in str(error)
             continue
@@ -397,7 +397,7 @@ def test_a_repeated_token_is_numbered() -> None:
 
 
 def test_the_first_token_of_a_causal_model_sees_only_itself() -> None:
-    steps = lesson(tiny_subject("llama"), WORDS, position=0)
+    steps = lesson(tiny_scored_model("llama"), WORDS, position=0)
     step = steps[STEPS.index("scores")]
     assert_is_a_lesson(steps)
     assert asdict(step.figures)["weights"] == [1.0, *[0.0] * 6]
@@ -419,7 +419,7 @@ def test_a_lesson_works_on_a_layer_with_one_head() -> None:
     )  # fmt: skip
     torch.manual_seed(3)
     model = transformers.BertModel(config).eval()
-    steps = lesson(Subject("one", model, words_tokenizer(), objective=Embedding()), WORDS)
+    steps = lesson(ScoredModel("one", model, words_tokenizer(), objective=Embedding()), WORDS)
     assert_is_a_lesson(steps)
     assert "only one head" in " ".join(steps[1].paragraphs)
 
@@ -427,19 +427,19 @@ def test_a_lesson_works_on_a_layer_with_one_head() -> None:
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_model_that_returns_only_weights_raises_with_the_reason(name: str) -> None:
     with pytest.raises(OptionError, match=rf"{name} .*weights \(\w+ "):
-        lesson(tiny_subject(name), WORDS)
+        lesson(tiny_scored_model(name), WORDS)
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_model_with_several_stacks_raises_with_their_names(name: str) -> None:
     with pytest.raises(OptionError, match=rf"{name} .* stacks .*\(.*, .*\)"):
-        lesson(tiny_subject(name), WORDS)
+        lesson(tiny_scored_model(name), WORDS)
 
 
 def test_a_model_without_a_tokenizer_raises() -> None:
-    subject = tiny_subject("llama")
+    scored = tiny_scored_model("llama")
     with pytest.raises(OptionError, match=r"llama.* tokenizer"):
-        lesson(Subject("llama", subject.model, None, objective=subject.objective), WORDS)
+        lesson(ScoredModel("llama", scored.model, None, objective=scored.objective), WORDS)
 
 
 def test_a_lesson_takes_three_passes_and_leaves_the_model_as_it_was() -> None:

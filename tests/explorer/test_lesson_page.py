@@ -20,7 +20,7 @@ MARKUP = "<img src=x onerror=alert(1)> turned 🙂 words"
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, LessonStep]:
-    return {step.name: step for step in lesson(minilm().subject, CAT)}
+    return {step.name: step for step in lesson(minilm().scored, CAT)}
 
 
 def at(address: str, step: str = "", text: str = CAT) -> str:
@@ -244,7 +244,7 @@ def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -
         name = re.search(r"L(\d+)H(\d+)", place)
         assert name is not None and "cat" in place
         layer, head = int(name[1]), int(name[2])
-        steps_there = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
+        steps_there = lesson(minilm().scored, CAT, layer=layer, head=head, position=2)
         step = steps_there[STEPS.index("scores")]
         assert shown_weights(page) == pytest.approx(asdict(step.figures)["weights"], abs=0.0006)
         page.fill("#lesson-number", str(step.question.answer))
@@ -277,7 +277,7 @@ def test_a_causal_model_shows_groups_blocked_tokens_and_what_comes_next(chrome: 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
 def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -> None:
     session = tiny_session(family)
-    figures = asdict(lesson(session.subject, WORDS)[STEPS.index("scores")].figures)
+    figures = asdict(lesson(session.scored, WORDS)[STEPS.index("scores")].figures)
     assert (figures["softcap"], figures["sink"]) != (None, None)
     seen = [key for key, added in enumerate(figures["added"]) if added is not None]
     raised = list(figures["scores"])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headwise.explorer.lesson.facts import Facts, lesson_facts
-from headwise.explorer.lesson.last_steps import scores
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import LessonStep
+from headwise.explorer.lesson.scores_to_output import scores
 from headwise.explorer.what_if import token_name
 
 from .lesson_cases import (
@@ -21,7 +21,7 @@ from .lesson_cases import (
     browsers_weights,
     figures_of,
     taught,
-    tiny_subject,
+    tiny_scored_model,
 )
 
 SHIFTED = "add the same to every score, and no weight moves"
@@ -90,7 +90,7 @@ def text_with(facts: Facts, **rules: Any) -> str:
 
 
 def test_sentences_state_that_a_model_does_not_scale() -> None:
-    facts = lesson_facts(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
+    facts = lesson_facts(tiny_scored_model("bert"), WORDS, layer=1, head=2, position=3, table=None)
     text = text_with(facts, scale=1.0)
     assert text.endswith(UNSCALED)
     assert "The model multiplies it by 0.500, which makes" in text_with(facts, scale=0.5)
@@ -98,7 +98,7 @@ def test_sentences_state_that_a_model_does_not_scale() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "gpt_oss"])
 def test_sentences_state_that_a_token_sees_only_itself(name: str) -> None:
-    steps = lesson(tiny_subject(name), WORDS, position=0)
+    steps = lesson(tiny_scored_model(name), WORDS, position=0)
     assert_is_a_lesson(steps)
     why, question = words_of(steps, "why-many"), step_of(steps, "why-many").question
     assert "only one token can be seen" in why and "blurred" not in why
@@ -118,7 +118,7 @@ def test_sentences_state_that_a_token_sees_only_itself(name: str) -> None:
     ("position", "whole"), [(1, "Both tokens"), (2, "All 3 tokens"), (3, "All 4 tokens")]
 )
 def test_tokens_are_counted_and_there_are_more_only_beyond_three(position: int, whole: str) -> None:
-    mixing = words_of(lesson(tiny_subject("llama"), WORDS, position=position), "mixing")
+    mixing = words_of(lesson(tiny_scored_model("llama"), WORDS, position=position), "mixing")
     assert f"{whole} together make" in mixing
     assert ("and so on down the row" in mixing) == (position == 3)
 
@@ -130,5 +130,5 @@ def test_sentences_do_not_claim_that_rows_with_a_sink_sum_to_one() -> None:
 
 def test_a_next_token_that_the_tokenizer_does_not_know_is_called_by_its_number() -> None:
     tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
-    subject = replace(tiny_subject("llama"), tokenizer=tokenizer)
-    assert token_name(subject, 7) == "7"
+    scored = replace(tiny_scored_model("llama"), tokenizer=tokenizer)
+    assert token_name(scored, 7) == "7"

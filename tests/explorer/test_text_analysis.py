@@ -11,16 +11,18 @@ from headwise.errors import ModelError
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.pruning.surgery.cut import cut
 
-from ..pruning.subjects import model_of, objective_of, words_tokenizer
+from ..pruning.tiny_models import model_of, objective_of, words_tokenizer
 from .sessions import WORDS, tiny_session
 from .test_what_if import silenced
 
 
-def subject_in_training(name: str) -> Subject:
-    return Subject(name, model_of(name).train(), words_tokenizer(), objective=objective_of(name))
+def training_model(name: str) -> ScoredModel:
+    return ScoredModel(
+        name, model_of(name).train(), words_tokenizer(), objective=objective_of(name)
+    )
 
 
 def assert_in_training(model: nn.Module) -> None:
@@ -28,26 +30,26 @@ def assert_in_training(model: nn.Module) -> None:
 
 
 def test_a_text_is_read_in_eval_mode_and_training_mode_is_restored() -> None:
-    subject = subject_in_training("bert")
-    table, want = analyse_text(subject, WORDS).table, tiny_session("bert").read(WORDS).table
+    scored = training_model("bert")
+    table, want = analyse_text(scored, WORDS).table, tiny_session("bert").read(WORDS).table
     pd.testing.assert_frame_equal(table.df, want.df)
-    assert_in_training(subject.model)
+    assert_in_training(scored.model)
 
 
 @pytest.mark.parametrize("name", ["bert", "embedding"])
 def test_gated_passes_run_in_eval_mode_and_restore_training_mode(name: str) -> None:
-    subject, session = subject_in_training(name), tiny_session(name)
+    scored, session = training_model(name), tiny_session(name)
     changed, want = (
         compare_gated(each, [WORDS], silenced("L0H1"), session.num_heads)
-        for each in (subject, session.subject)
+        for each in (scored, session.scored)
     )
     assert changed == want
-    assert_in_training(subject.model)
+    assert_in_training(scored.model)
 
 
 def test_a_session_keeps_training_mode_and_puts_the_copy_in_eval_mode() -> None:
-    session = Session(subject_in_training("bert"))
-    assert_in_training(session.subject.model)
+    session = Session(training_model("bert"))
+    assert_in_training(session.scored.model)
     assert not any(module.training for module in session.job_model.model.modules())
     assert session.counts == tiny_session("bert").counts
 
@@ -77,10 +79,10 @@ def test_a_model_without_heads_raises(name: str) -> None:
     model, tokenizer = model_of(name), words_tokenizer()
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
-    subject = Subject("bare", model, tokenizer, objective=objective_of(name))
+    scored = ScoredModel("bare", model, tokenizer, objective=objective_of(name))
     with pytest.raises(ModelError, match=r"bare.* heads"):
-        Session(subject)
+        Session(scored)
     with pytest.raises(ModelError, match=r"bare.* heads"):
-        analyse_text(subject, WORDS)
+        analyse_text(scored, WORDS)
     with pytest.raises(ModelError, match=f"{type(model).__name__}.* heads"):
         headwise.view(model, WORDS, tokenizer=tokenizer)

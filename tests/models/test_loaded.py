@@ -10,7 +10,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel, as_module, open_model
 from headwise.models.loading import LoadOptions, load_model
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.surgery.cut import cut
 from headwise.scans.scan import scan
 from headwise.tracing.trace import trace
@@ -60,7 +60,7 @@ def test_every_verb_takes_a_directory_and_a_loaded_model(tmp_path: Path) -> None
     for source in (folder, loaded):
         assert len(scan(source, [text])) == 18
         assert trace(source, text).title == f"{folder}, layer 0"
-        assert open_subject(source).name == str(folder)
+        assert open_scored_model(source).name == str(folder)
     assert cut(loaded, "L0H0 L0H1 L0H2").kept["L0"] == (3, 4, 5)
 
 

@@ -9,16 +9,16 @@ import torch
 from headwise.errors import OptionError
 from headwise.objectives.evaluation import LENGTH, Evaluation, max_batch_tokens
 from headwise.objectives.losses import Divergence, Embedding, LabelLoss, NextToken
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
 
-from ..pruning.subjects import model_of, objective_of, plain, texts, words_tokenizer
+from ..pruning.tiny_models import model_of, objective_of, plain, texts, words_tokenizer
 
 
 def evaluate(name: str, documents: list[str], **options: Any) -> Evaluation:
-    subject = open_subject(model_of(name), words_tokenizer(), objective_of(name))
-    return Evaluation.of_texts(subject, documents, **{"max_tokens": None} | options)
+    scored = open_scored_model(model_of(name), words_tokenizer(), objective_of(name))
+    return Evaluation.of_texts(scored, documents, **{"max_tokens": None} | options)
 
 
 def test_texts_stop_at_max_tokens_in_an_order_set_by_the_seed() -> None:
@@ -36,10 +36,10 @@ def test_embedding_models_read_sentences_and_others_windows() -> None:
 
 
 def test_model_without_a_tokenizer_needs_batches() -> None:
-    subject = open_subject(model_of("gpt2"), objective=NextToken())
+    scored = open_scored_model(model_of("gpt2"), objective=NextToken())
     with pytest.raises(OptionError, match=r"GPT2LMHeadModel.* tokenizer.* batches"):
-        Evaluation.of_texts(subject, texts(2), max_tokens=None)
-    evaluation = Evaluation.of_batches(subject.model, subject.objective, [plain("gpt2")])
+        Evaluation.of_texts(scored, texts(2), max_tokens=None)
+    evaluation = Evaluation.of_batches(scored.model, scored.objective, [plain("gpt2")])
     assert evaluation.num_examples == 4
 
 

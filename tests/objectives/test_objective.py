@@ -21,7 +21,7 @@ from headwise.objectives.losses import (
 from headwise.objectives.objective import Sample
 from headwise.reading.batch import NO_LABEL, Inputs
 
-from ..pruning.subjects import (
+from ..pruning.tiny_models import (
     LENGTHS,
     SPECIAL,
     assert_close,

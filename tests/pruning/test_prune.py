@@ -31,7 +31,8 @@ from headwise.pruning.settings import Amount
 from headwise.pruning.surgery.cut import cut, head_counts
 
 from ..watching.helpers import run
-from .subjects import (
+from .test_setup import SMALL, setup_of
+from .tiny_models import (
     assert_close,
     assert_unchanged,
     model_of,
@@ -40,7 +41,6 @@ from .subjects import (
     texts,
     words_tokenizer,
 )
-from .test_setup import SMALL, setup_of
 
 UNFITTED = replace(SMALL, refit="none")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning import prune as pruning
 from headwise.pruning.prune import cut_and_refit, largest_within
 from headwise.pruning.refit.refit import LayerFit
@@ -25,7 +25,7 @@ from ..watching.tiny import inputs as inputs_of
 from ..watching.tiny_configs import FAMILIES
 from .differences import every_head, tiny_of
 from .kin import REFUSED
-from .subjects import (
+from .tiny_models import (
     assert_unchanged,
     model_of,
     plain,
@@ -53,8 +53,8 @@ def prepare(
     settings: PruneSettings = SMALL,
     batches: list[Inputs] | None = None,
 ) -> PruneSetup:
-    subject = open_subject(model, words_tokenizer(), objective)
-    return prepare_setup(subject, settings, texts=documents, batches=batches)
+    scored = open_scored_model(model, words_tokenizer(), objective)
+    return prepare_setup(scored, settings, texts=documents, batches=batches)
 
 
 def setup_of(name: str, objective: Any = None, **options: Any) -> PruneSetup:
@@ -120,10 +120,10 @@ def test_policies_cut_whole_groups_or_one_head_of_each() -> None:
 
 def test_cutting_leaves_the_uncut_model_unchanged() -> None:
     setup = setup_of("llama", refit="none")
-    before = state_of(setup.subject.model)
+    before = state_of(setup.scored.model)
     heads = setup.search.units[1]
     found = cut_and_refit(setup, heads)
-    assert_unchanged(setup.subject.model, before)
+    assert_unchanged(setup.scored.model, before)
     assert found.unrefitted == found.loss and found.fits == ()
     silent = setup.held_out.loss(heads)
     assert found.loss == pytest.approx(silent, rel=1e3 * torch.finfo(torch.float32).eps)
@@ -152,7 +152,7 @@ def test_refit_must_help_on_both_texts(part: str) -> None:
     spoiled = replace(setup, **{part: contrary(getattr(setup, part))})
     found = cut_and_refit(spoiled, heads)
     assert found.is_dropped and found.fits == () and found.loss == found.unrefitted
-    goal = copy.deepcopy(setup.subject.model)
+    goal = copy.deepcopy(setup.scored.model)
     cut(goal, heads)
     assert_unchanged(found.model, state_of(goal))
 
@@ -167,7 +167,7 @@ def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPat
     setup = setup_of("embedding")
     heads = setup.search.units[3]
     fits = (LayerFit("L0", 0.1, 1.0, 0.5, True),)
-    goal = copy.deepcopy(setup.subject.model)
+    goal = copy.deepcopy(setup.scored.model)
     cut(goal, heads)
     want = state_of(goal)
 
@@ -180,7 +180,7 @@ def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPat
 
     if helps:  # spoil the bias of the uncut model, which the refit then corrects
         with torch.no_grad():
-            for name, value in setup.subject.model.named_parameters():
+            for name, value in setup.scored.model.named_parameters():
                 if name.endswith("attention.output.dense.bias"):
                     value.add_(ramp(value))
     monkeypatch.setattr(pruning, "refit", instead)

@@ -25,7 +25,7 @@ from headwise.scans.folder import Scan
 from headwise.views.pruning import SIZES, sizes_table
 
 from ..pruning.records import QUALITY, prune_record, score
-from ..pruning.subjects import model_of, plain
+from ..pruning.tiny_models import model_of, plain
 from .report_cases import (
     Page,
     curve_of,

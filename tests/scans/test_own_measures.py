@@ -13,7 +13,7 @@ from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 
-from ..pruning.subjects import words_tokenizer
+from ..pruning.tiny_models import words_tokenizer
 from ..watching.tiny import tiny
 
 TEXT = "w7 w8 w9 w7 w8 w31 w40 w7 w9 w12 w13 w31"

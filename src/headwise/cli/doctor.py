@@ -60,7 +60,7 @@ def examine() -> dict[str, Any]:
     """The whole report, in the form that `--json` prints."""
     from importlib.metadata import requires
 
-    from headwise.attention.machine import REMEDY, low_precision_is_safe, with_safe_setting
+    from headwise.attention.processor import REMEDY, low_precision_is_safe, with_safe_setting
 
     lines = [line for line in requires("headwise") or [] if "extra ==" not in line]
     packages = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]

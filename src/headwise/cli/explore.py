@@ -28,5 +28,5 @@ def explore_command(
         with quiet_console(is_stderr=True).status("loading the model"):
             load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
             session = start_session(model, None, load)
-        say(quiet_console(), f"{session.subject.name} is at {address(sock)}  (Ctrl-C stops it)")
+        say(quiet_console(), f"{session.scored.name} is at {address(sock)}  (Ctrl-C stops it)")
         serve(session, sock, opens=opens)

@@ -80,7 +80,7 @@ def explore(
         )
     with open_socket(port) as sock:
         session = start_session(model, tokenizer, options)
-        print(f"{session.subject.name} is at {address(sock)}  (Ctrl-C ends)", flush=True)
+        print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
             serve(session, sock, opens=opens)
 
@@ -88,16 +88,16 @@ def explore(
 def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":
     """Load a model for the explorer."""
     from headwise.explorer.session import Session
-    from headwise.objectives.subject import open_subject
+    from headwise.objectives.scored_model import open_scored_model
 
-    return Session(open_subject(model, tokenizer, options=options))
+    return Session(open_scored_model(model, tokenizer, options=options))
 
 
 def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
     """Answer until interrupted, then raise KeyboardInterrupt."""
     import uvicorn
 
-    from headwise.explorer.server import Explorer
+    from headwise.explorer.routes import Explorer
 
     config = uvicorn.Config(
         Explorer(session).app(),

@@ -1,6 +1,6 @@
 """One model, the texts that it has read, and the jobs that run beside it.
 
-In: a subject. Out: answers for server.py. Knows nothing of requests.
+In: a scored. Out: answers for routes.py. Knows nothing of requests.
 """
 
 import copy
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api
+from headwise.explorer.jobs import Job
 from headwise.explorer.maps import view_labels
 from headwise.explorer.text_analysis import (
     LONGEST,
@@ -24,13 +25,12 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.importance import importance
 from headwise.reading.reader import Reader, token_limit
@@ -86,27 +86,27 @@ def default_head(table: HeadTable) -> HeadId:
 class Session:
     """One model and its cached answers."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, scored: ScoredModel) -> None:
         """Count the model's heads on a short text."""
-        if subject.tokenizer is None:
-            raise OptionError(f"{subject.name} has no tokenizer: the explorer reads text; pass one")
-        self.subject, self.analyses = subject, AnalysisCache()
+        if scored.tokenizer is None:
+            raise OptionError(f"{scored.name} has no tokenizer: the explorer reads text; pass one")
+        self.scored, self.analyses = scored, AnalysisCache()
         self.baselines: dict[tuple[str, ...], Tensor] = {}
         """Outputs of the unchanged model, for compare_gated."""
-        reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
-        inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
-        with in_evaluation(subject.model):
-            self.counts = count_heads(subject.model, inputs)
-        check_heads_left(subject.name, self.counts)
-        limit = token_limit(subject.tokenizer, subject.model.config)
+        reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
+        inputs = reader.batch(reader.windows(["a b c d"])[:1], scored.device).inputs
+        with in_evaluation(scored.model):
+            self.counts = count_heads(scored.model, inputs)
+        check_heads_left(scored.name, self.counts)
+        limit = token_limit(scored.tokenizer, scored.model.config)
         self.is_models_limit = limit is not None and limit <= LONGEST
         """Whether the model, not the explorer, limits the length of a text."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         # Copied now: later a request may be watching or gating the model, and so would the copy.
-        tensors = (*subject.model.parameters(), *subject.model.buffers())
-        copied = copy.deepcopy(subject.model, {id(tensor): tensor for tensor in tensors})
-        self.job_model = replace(subject, model=copied.eval())
+        tensors = (*scored.model.parameters(), *scored.model.buffers())
+        copied = copy.deepcopy(scored.model, {id(tensor): tensor for tensor in tensors})
+        self.job_model = replace(scored, model=copied.eval())
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
 
     @property
@@ -117,13 +117,13 @@ class Session:
 
     def about(self) -> api.ModelAnswer:
         """The model, as the page needs it before any text is read."""
-        name, revision = self.subject.name, self.subject.about.get("revision")
+        name, revision = self.scored.name, self.scored.about.get("revision")
         arguments = shlex.join([name, "--revision", revision] if revision else [name])
-        is_embedding = isinstance(self.subject.objective, Embedding)
+        is_embedding = isinstance(self.scored.objective, Embedding)
         kind: Literal["similarity", "prediction"] = "similarity" if is_embedding else "prediction"
         return api.ModelAnswer(
             name=name,
-            loads_as=arguments if "source" in self.subject.about else None,
+            loads_as=arguments if "source" in self.scored.about else None,
             kind=kind,
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
@@ -142,7 +142,7 @@ class Session:
         """The analysis of a text, from the cache or new."""
         analysis = self.analyses.get(text_name(text))
         if analysis is None:
-            analysis = analyse_text(self.subject, text, progress=progress)
+            analysis = analyse_text(self.scored, text, progress=progress)
             self.analyses.put(analysis)
         return analysis
 

@@ -1,6 +1,6 @@
 """What if: a model's output with heads silenced or scaled, next to its output without.
 
-In: a subject, one text or several, and a factor for each changed head. Out: a WhatIfAnswer with
+In: a scored, one text or several, and a factor for each changed head. Out: a WhatIfAnswer with
 next-token probabilities, similarities of sentences, or probabilities of classes.
 """
 
@@ -14,7 +14,7 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.pruning.surgery.cut import count_parameters, plan_slices
 from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
@@ -31,7 +31,7 @@ MAX_BASELINES = 8
 
 @torch.inference_mode()
 def compare_gated(
-    subject: Subject,
+    scored: ScoredModel,
     texts: Sequence[str],
     factors: Mapping[HeadId, float],
     num_heads: Mapping[str, int],
@@ -46,33 +46,33 @@ def compare_gated(
     for head, factor in factors.items():
         name = check_head(head, num_heads).layer_name
         gates.setdefault(name, torch.ones(num_heads[name]))[head.head] = factor
-    is_embedding = isinstance(subject.objective, Embedding)
+    is_embedding = isinstance(scored.objective, Embedding)
     key = tuple(texts) if is_embedding else (texts[0],)
     baselines = {} if baselines is None else baselines
-    with in_evaluation(subject.model):
-        inputs, remarks = _read_texts(subject, key)
-        position, title = (None, "") if is_embedding else _position_to_predict(subject, inputs)
+    with in_evaluation(scored.model):
+        inputs, remarks = _read_texts(scored, key)
+        position, title = (None, "") if is_embedding else _position_to_predict(scored, inputs)
         if key not in baselines:
-            baselines[key] = _output(subject, inputs, position)
+            baselines[key] = _output(scored, inputs, position)
             if len(baselines) > MAX_BASELINES:
                 del baselines[next(iter(baselines))]  # the oldest
         before = baselines[key]
-        with gate(subject.model, gates):
-            after = _output(subject, inputs, position)
+        with gate(scored.model, gates):
+            after = _output(scored, inputs, position)
     silenced = tuple(sorted(head for head, factor in factors.items() if factor == 0))
     return WhatIfAnswer(
         remarks=remarks,
         similarity=_similarity(before, after) if is_embedding else None,
-        prediction=None if is_embedding else _prediction(subject, title, before, after),
+        prediction=None if is_embedding else _prediction(scored, title, before, after),
         heads_off=len(silenced),
-        savings=_savings(subject, silenced),
+        savings=_savings(scored, silenced),
     )
 
 
-def _savings(subject: Subject, silenced: tuple[HeadId, ...]) -> Savings:
-    total, saved = count_parameters(subject.model), 0
+def _savings(scored: ScoredModel, silenced: tuple[HeadId, ...]) -> Savings:
+    total, saved = count_parameters(scored.model), 0
     try:
-        changes = plan_slices(subject.model, silenced)
+        changes = plan_slices(scored.model, silenced)
     except HeadwiseError as error:
         return Savings(total, 0, str(error))
     for change in changes:
@@ -82,15 +82,15 @@ def _savings(subject: Subject, silenced: tuple[HeadId, ...]) -> Savings:
     return Savings(total, saved, None)
 
 
-def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
+def _read_texts(scored: ScoredModel, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
     """The texts as one batch, and a remark for each text that is too long.
 
     A model that predicts the next token reads the end of a long text, the others its beginning.
     """
-    reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
+    reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
     before, after = reader.around
     room = reader.length - reader.num_around
-    is_end = isinstance(subject.objective, NextToken)
+    is_end = isinstance(scored.objective, NextToken)
     windows, remarks = [], []
     for number, text in enumerate(texts):
         ids = reader.ids(text)
@@ -102,12 +102,12 @@ def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tenso
                 f"Of text {number + 1} the {side} {room:,} of {len(ids):,} tokens are read here."
             )
         windows.append(Window(number, (*before, *(ids[-room:] if is_end else ids[:room]), *after)))
-    return dict(reader.batch(windows, subject.device).inputs), remarks
+    return dict(reader.batch(windows, scored.device).inputs), remarks
 
 
-def _output(subject: Subject, inputs: Mapping[str, Tensor], position: int | None) -> Tensor:
+def _output(scored: ScoredModel, inputs: Mapping[str, Tensor], position: int | None) -> Tensor:
     """Embeddings; at a position, the log-probability of every token or class."""
-    output = subject.objective.output(subject.model, inputs)
+    output = scored.objective.output(scored.model, inputs)
     if position is None:
         return output
     return (output[0, position] if output.dim() == 3 else output[0]).float().log_softmax(-1)
@@ -118,19 +118,19 @@ def _similarity(before: Tensor, after: Tensor) -> Similarity:
     return Similarity(*(cosine.double().round(decimals=4).tolist() for cosine in cosines))
 
 
-def _prediction(subject: Subject, title: str, before: Tensor, after: Tensor) -> Prediction:
+def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) -> Prediction:
     """The likeliest tokens or classes of either model."""
     num_shown = min(TOP, len(before))
     tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
     likeliest = list(dict.fromkeys(tops[0] + tops[1]))
-    config: Any = subject.model.config
+    config: Any = scored.model.config
     is_token = len(before) == config.get_text_config().vocab_size
     labels = getattr(config, "id2label", None) or {}
     return Prediction(
         noun="token" if is_token else "class",
         title=title if is_token else "Likeliest classes",
         names=[
-            token_name(subject, number) if is_token else str(labels.get(number, number))
+            token_name(scored, number) if is_token else str(labels.get(number, number))
             for number in likeliest
         ],
         before=before[likeliest].exp().double().round(decimals=5).tolist(),
@@ -139,38 +139,38 @@ def _prediction(subject: Subject, title: str, before: Tensor, after: Tensor) -> 
     )
 
 
-def _position_to_predict(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
+def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tuple[int, str]:
     """The position whose prediction is shown, and its title.
 
     For a masked model it is the first masked token; if there is none, masks the last word.
     """
-    ids, objective = inputs["input_ids"][0], subject.objective
+    ids, objective = inputs["input_ids"][0], scored.objective
     if isinstance(objective, NextToken):
         return len(ids) - 1, "Likeliest next tokens"
     if not isinstance(objective, MaskedToken):
         return len(ids) - 1, "Likeliest tokens at the end of the text"
     if objective.mask_id is None:
         raise OptionError(
-            f"{subject.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
+            f"{scored.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
             "tokenizer that has one"
         )
     masked = (ids == objective.mask_id).nonzero().flatten().tolist()
     if masked:
         return masked[0], "Likeliest tokens at the first masked token"
-    special_ids = subject.tokenizer.all_special_ids
+    special_ids = scored.tokenizer.all_special_ids
     words = [position for position, id_ in enumerate(ids.tolist()) if id_ not in special_ids]
     if not words:
         raise OptionError(
             f"all {len(ids)} tokens of the text are special, so there is no word to mask: write a "
             "few words"
         )
-    last_word = token_name(subject, int(ids[words[-1]]))
+    last_word = token_name(scored, int(ids[words[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
     inputs["input_ids"][0, words[-1]] = objective.mask_id
     return words[-1], f"Likeliest tokens at the last word, {last_word!r}, masked"
 
 
-def token_name(subject: Subject, number: int) -> str:
+def token_name(scored: ScoredModel, number: int) -> str:
     """A token's label; its number if the model has more tokens than the tokenizer."""
-    piece = subject.tokenizer.convert_ids_to_tokens(number)
-    return str(number) if piece is None else token_text(piece, subject.tokenizer.decode([number]))
+    piece = scored.tokenizer.convert_ids_to_tokens(number)
+    return str(number) if piece is None else token_text(piece, scored.tokenizer.decode([number]))

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokeni
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
 from headwise.models import embedded
-from headwise.models.cut_models import BLOCK, find_cut_class
+from headwise.models.exported_folder import BLOCK, find_cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, parse_gguf_once, quiet
 from headwise.models.loaded import LoadedModel
 

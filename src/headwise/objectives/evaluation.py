@@ -20,9 +20,9 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.objective import Losses, Objective, Sample
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
-from headwise.reading.manual import manual_texts, split_sentences
+from headwise.reading.python_manual import manual_texts, split_sentences
 from headwise.reading.reader import Reader, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
@@ -89,7 +89,7 @@ class Evaluation:
     @classmethod
     def of_texts(
         cls,
-        subject: Subject,
+        scored: ScoredModel,
         texts: Sequence[str],
         *,
         max_tokens: int | None,
@@ -97,11 +97,9 @@ class Evaluation:
         has_losses: bool = True,
     ) -> "Evaluation":
         """An evaluation on texts: on single sentences or on windows, as the objective needs."""
-        model, objective, tokenizer = subject.model, subject.objective, subject.tokenizer
+        model, objective, tokenizer = scored.model, scored.objective, scored.tokenizer
         if tokenizer is None:
-            raise OptionError(
-                f"{subject.name} has no tokenizer: give batches of its inputs instead"
-            )
+            raise OptionError(f"{scored.name} has no tokenizer: give batches of its inputs instead")
         texts = list(texts)
         if objective.reads_sentences:
             texts = list(split_sentences(texts)) or texts
@@ -112,7 +110,7 @@ class Evaluation:
         for windows in reader.batches(reader.windows(texts, max_tokens)):
             size = max(1, room // len(windows[0].ids))
             batches += [
-                reader.batch(windows[start : start + size], subject.device).inputs
+                reader.batch(windows[start : start + size], scored.device).inputs
                 for start in range(0, len(windows), size)
             ]
         return cls.of_batches(model, objective, batches, has_losses=has_losses)

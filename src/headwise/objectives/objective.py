@@ -2,7 +2,7 @@
 
 In: a model's output on a batch. Out: the loss of every example, random scalars whose gradients
 measure the curvature of that loss, and the loss in the unit that people read. The objectives
-themselves are in `losses.py`; `subject.py` picks one for a model.
+themselves are in `losses.py`; `scored_model.py` picks one for a model.
 """
 
 import math

@@ -23,7 +23,7 @@ from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate, max_batch_tokens
 from headwise.objectives.objective import Objective
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination, file_sizes
 from headwise.pruning.export.export import Export, check_exportable, export, sentence_modules
@@ -115,16 +115,16 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
         if folder is None:
             raise OptionError("with_onnx needs a directory to write to: give out")
         check_onnx_packages()
-    subject = open_subject(source, tokenizer, objective)
+    scored = open_scored_model(source, tokenizer, objective)
     if folder is not None:
-        check_exportable(subject.model)
-        sentence_modules(subject.folder)  # raises if they are broken
-    with in_evaluation(subject.model):
+        check_exportable(scored.model)
+        sentence_modules(scored.folder)  # raises if they are broken
+    with in_evaluation(scored.model):
         setup = prepare_setup(
-            subject, settings or PruneSettings(), texts=texts, batches=batches, progress=progress
+            scored, settings or PruneSettings(), texts=texts, batches=batches, progress=progress
         )
         if with_onnx:
-            check_onnx_model(subject.model, setup.inputs)
+            check_onnx_model(scored.model, setup.inputs)
         given_plan = heads if isinstance(heads, CutPlan) else None
         plan, curve, result = _choose_heads(setup, amount, given_plan)
         result = result or cut_and_refit(setup, plan.heads)
@@ -154,8 +154,8 @@ def _export(
     exported = export(
         pruned.model,
         folder,
-        tokenizer=setup.subject.tokenizer,
-        source=setup.subject.folder,
+        tokenizer=setup.scored.tokenizer,
+        source=setup.scored.folder,
         inputs=setup.inputs,
         force=force,
         extras=files,
@@ -185,9 +185,9 @@ def _choose_heads(
     if amount.heads is not None:
         plan = plan or CutPlan(parse_heads(amount.heads))
         plan.check(setup.counts)
-        plan_slices(setup.subject.model, plan.heads)  # raises if KV groups would differ in size
+        plan_slices(setup.scored.model, plan.heads)  # raises if KV groups would differ in size
         method = plan.method or "named"
-        plan = replace(plan, counts=setup.counts, model=setup.subject.name, method=method)
+        plan = replace(plan, counts=setup.counts, model=setup.scored.name, method=method)
     setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
     if plan is not None and not settings.draws_curve:
         return plan, None, None
@@ -243,7 +243,7 @@ def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
             costs |= dict.fromkeys(unit, cost / len(unit))
     about = {"seed": setup.settings.seed, "headwise": version("headwise")}
     heads = order.first(count)
-    return CutPlan(heads, setup.subject.name, setup.counts, order.method, reasons, costs, about)
+    return CutPlan(heads, setup.scored.name, setup.counts, order.method, reasons, costs, about)
 
 
 def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
@@ -290,7 +290,7 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     A refit must lower the loss twice: on the text that the ridge was chosen on, and on the held-out
     text. With little text to fit on, the first alone does not promise the second.
     """
-    uncut = setup.subject.model
+    uncut = setup.scored.model
     model = copy.deepcopy(uncut)
     surgery = cut_heads(model, heads, inputs=setup.inputs)
     held_out, ridge = setup.held_out.with_model(model), setup.ridge.with_model(model)
@@ -350,18 +350,18 @@ def largest_within(
 def _measure_result(
     setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> PruneRecord:
-    subject, left = setup.subject, head_counts(result.model)
-    limit = token_limit(subject.tokenizer, subject.model.config)
+    scored, left = setup.scored, head_counts(result.model)
+    limit = token_limit(scored.tokenizer, scored.model.config)
     positions = min(POSITIONS, limit or POSITIONS)
     after = {layer: counts for layer, counts in left.items() if layer in setup.counts}
     return PruneRecord(
         amount=amount,
-        model=ModelFacts(subject.name, subject.about),
+        model=ModelFacts(scored.name, scored.about),
         heads_cut=plan.heads,
         method=plan.method,
         settings=setup.settings,
         text=setup.text_use(),
-        before=sizes_of(subject.model, setup.counts, positions=positions),
+        before=sizes_of(scored.model, setup.counts, positions=positions),
         after=sizes_of(result.model, after, positions=positions),
         quality=_measure_quality(setup, plan, result, curve),
         refit=result.fits,
@@ -398,7 +398,7 @@ def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple
     """Time both models side by side; empty for models that read more than tokens."""
     if not setup.settings.times_speed:
         return ()
-    uncut = setup.subject.model
+    uncut = setup.scored.model
     inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
     others = inputs_beyond_tokens(inputs)
     if others:

@@ -15,7 +15,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
@@ -24,7 +24,7 @@ from headwise.pruning.selection.methods import CutSearch, one_of_each_group, who
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.reading.batch import Inputs
-from headwise.reading.manual import split_documents
+from headwise.reading.python_manual import split_documents
 from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
 
@@ -39,7 +39,7 @@ FEWEST_BATCHES = 3
 class PruneSetup:
     """An uncut model, its evaluation on the text for each step, and what else cutting it needs."""
 
-    subject: Subject
+    scored: ScoredModel
     choose: Evaluation
     fit: Evaluation
     ridge: Evaluation
@@ -54,7 +54,7 @@ class PruneSetup:
 
     @property
     def objective(self) -> Objective:
-        """The objective that heads are judged by: the subject's, or one that reads labels."""
+        """The objective that heads are judged by: the scored's, or one that reads labels."""
         return self.held_out.objective
 
     @property
@@ -65,7 +65,7 @@ class PruneSetup:
     @property
     def inputs(self) -> Inputs:
         """A few examples to compare models on, without labels if the model needs none."""
-        batch = layer_inputs(self.subject.model, self.held_out.samples[-1].inputs)
+        batch = layer_inputs(self.scored.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
     def text_use(self) -> TextUse:
@@ -85,7 +85,7 @@ def _text_part(evaluation: Evaluation) -> TextPart:
 
 
 def prepare_setup(
-    subject: Subject,
+    scored: ScoredModel,
     settings: PruneSettings,
     *,
     texts: str | Sequence[str] | None = None,
@@ -96,27 +96,27 @@ def prepare_setup(
 
     Reads Python's manual if both are None.
     """
-    find_layers(subject.model)  # raises if its heads cannot be cut
-    check_variant(subject.model, settings.refit)
-    if any(site.layer_loop is not None for site in find_sites(subject.model)):
+    find_layers(scored.model)  # raises if its heads cannot be cut
+    check_variant(scored.model, settings.refit)
+    if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(
-            f"{subject.name} cannot be pruned layer by layer: its layers share their weights; cut "
+            f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
             "the same heads of all layers with headwise.cut"
         )
     if batches is not None:
-        parts = _split_batches(subject, choose_batches(subject.model, batches, texts))
+        parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     else:
-        parts = _split_texts(subject, choose_texts(texts), settings)
+        parts = _split_texts(scored, choose_texts(texts), settings)
     choose, fit, ridge, held_out = parts
     for evaluation in (choose, held_out):
-        evaluation.finite_loss(subject.name)
+        evaluation.finite_loss(scored.name)
     search = _cut_search(choose, settings, progress)
     source = "Python's manual" if texts is None and batches is None else OWN_TEXT
-    return PruneSetup(subject, choose, fit, ridge, held_out, search, settings, source, progress)
+    return PruneSetup(scored, choose, fit, ridge, held_out, search, settings, source, progress)
 
 
 def _split_texts(
-    subject: Subject, texts: Sequence[str], settings: PruneSettings
+    scored: ScoredModel, texts: Sequence[str], settings: PruneSettings
 ) -> tuple[Evaluation, ...]:
     seed, most = settings.seed, settings.fit_tokens
     fitting, held_out = split_documents(texts, seed=seed)
@@ -127,7 +127,7 @@ def _split_texts(
             "the text has 2 paragraphs: give at least 3, separated by blank lines, to fit on, to "
             "choose a ridge on, and to measure on"
         ) from error
-    evaluate = partial(Evaluation.of_texts, subject)
+    evaluate = partial(Evaluation.of_texts, scored)
     return (
         evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
         evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
@@ -136,7 +136,7 @@ def _split_texts(
     )
 
 
-def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> tuple[Evaluation, ...]:
+def _split_batches(scored: ScoredModel, batches: Sequence[Inputs]) -> tuple[Evaluation, ...]:
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
@@ -146,7 +146,7 @@ def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> tuple[Evaluat
     rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
     fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
     fit, ridge, held_out = (
-        Evaluation.of_batches(subject.model, subject.objective, part)
+        Evaluation.of_batches(scored.model, scored.objective, part)
         for part in (fitting, rest[1::4], batches[2::4])
     )
     return fit, fit, ridge, held_out

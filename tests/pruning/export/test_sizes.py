@@ -12,7 +12,7 @@ from headwise.watching.running import forward
 
 from ...watching.tiny import tiny
 from ..differences import ALL, tiny_of
-from ..subjects import model_of, plain
+from ..tiny_models import model_of, plain
 
 LAYERS, WIDTH, SIZE, MIDDLE, WORDS = 3, 42, 8, 41, 101
 POSITIONS = 19

@@ -14,7 +14,7 @@ from headwise.watching.gates import mean_outputs
 
 from ...watching.helpers import allow_weights
 from ...watching.tiny_configs import FAMILIES
-from ..subjects import (
+from ..tiny_models import (
     added_by_hand,
     assert_close,
     assert_unchanged,

@@ -24,7 +24,7 @@ from headwise.pruning.settings import PruneSettings
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import silence
 
-from ..subjects import (
+from ..tiny_models import (
     STEP,
     assert_close,
     differences,

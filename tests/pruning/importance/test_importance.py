@@ -25,7 +25,7 @@ from headwise.pruning.importance.redundancy import RedundantHeads
 from headwise.pruning.surgery.cut import cut
 
 from ..differences import every_head
-from ..subjects import (
+from ..tiny_models import (
     added_by_hand,
     assert_unchanged,
     model_of,

@@ -16,7 +16,7 @@ from headwise.watching.running import forward
 
 from ...watching.helpers import run as whole
 from ...watching.tiny import output_of
-from ..subjects import assert_close, assert_unchanged, model_of, padded, state_of, task_of
+from ..tiny_models import assert_close, assert_unchanged, model_of, padded, state_of, task_of
 
 EACH = pytest.mark.parametrize("name", ["embedding", "gpt2", "llama", "bart", "t5", "gemma2"])
 

@@ -18,7 +18,7 @@ from headwise.pruning.importance.redundancy import (
 from headwise.watching.running import real_queries
 from headwise.watching.sites import find_sites
 
-from ..subjects import assert_close, model_of, objective_of, padded, plain, task_of
+from ..tiny_models import assert_close, model_of, objective_of, padded, plain, task_of
 
 SIZE = 7
 

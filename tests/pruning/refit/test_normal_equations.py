@@ -6,7 +6,7 @@ from torch import Tensor
 
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 
-from ..subjects import assert_close
+from ..tiny_models import assert_close
 
 ROWS, WIDTH, OUTPUTS = 61, 6, 5
 BIAS = pytest.mark.parametrize("has_bias", [True, False])

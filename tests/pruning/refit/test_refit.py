@@ -25,7 +25,7 @@ from ...watching.helpers import allow_weights
 from ...watching.tiny import inputs as inputs_of, ragged
 from ...watching.tiny_configs import FAMILIES
 from ..differences import mixed_plan
-from ..subjects import (
+from ..tiny_models import (
     LENGTHS,
     assert_close,
     assert_unchanged,

@@ -23,7 +23,7 @@ from headwise.pruning.selection.curve import (
 from headwise.pruning.selection.methods import CutOrder, CutSearch, one_of_each_group, order_units
 from headwise.reading.batch import Inputs
 
-from ..subjects import model_of, plain, task_of
+from ..tiny_models import model_of, plain, task_of
 from .test_methods import nested_problem, problem_of, uneven_problem
 
 

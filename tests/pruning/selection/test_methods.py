@@ -26,7 +26,7 @@ from headwise.pruning.selection.methods import (
 )
 from headwise.pruning.surgery.cut import plan_slices
 
-from ..subjects import assert_unchanged, counts_of, plain, state_of, task_of
+from ..tiny_models import assert_unchanged, counts_of, plain, state_of, task_of
 
 EACH = pytest.mark.parametrize("method", METHODS)
 

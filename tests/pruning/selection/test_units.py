@@ -8,7 +8,7 @@ from headwise.pruning.selection.methods import (
 )
 from headwise.pruning.surgery.cut import cut
 
-from ..subjects import model_of
+from ..tiny_models import model_of
 
 COUNTS: HeadCounts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
 HEADS = (

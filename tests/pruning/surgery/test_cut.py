@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
-from headwise.models.cut_modeling import reshape
+from headwise.models.exported_modeling import reshape
 from headwise.pruning.surgery import cut as cut_module
 from headwise.pruning.surgery.attention_layers import Slice
 from headwise.pruning.surgery.cut import cut, head_counts

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, FalconForCausalLM, LlamaForCausalLM, PreTrainedModel
 
-from headwise.models import cut_modeling
-from headwise.models.cut_modeling import CutMixin, reshape
+from headwise.models import exported_modeling
+from headwise.models.exported_modeling import CutMixin, reshape
 from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.watching.gates import silence
 from headwise.watching.watch import watch
@@ -103,7 +103,7 @@ def test_without_its_count_in_the_cache_an_emptied_layer_would_lose_positions(
     model, inputs = tiny("gpt2")
     cut(model, first_emptied(model))
     want = last_in_two_steps(model, inputs["input_ids"])
-    monkeypatch.setattr(cut_modeling, "count_keys", lambda _, hidden, *__: hidden.shape[1])
+    monkeypatch.setattr(exported_modeling, "count_keys", lambda _, hidden, *__: hidden.shape[1])
     with pytest.raises(AssertionError, match="largest difference"):
         assert_close("gpt2", last_in_two_steps(model, inputs["input_ids"]), want)
 
@@ -268,7 +268,7 @@ def test_shapes_are_taken_on_the_meta_device() -> None:
 
 
 def test_cut_modeling_imports_only_torch_and_transformers() -> None:
-    tree = ast.parse(inspect.getsource(cut_modeling))
+    tree = ast.parse(inspect.getsource(exported_modeling))
     froms = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = [
         one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names

@@ -1,6 +1,6 @@
 """Everything that a lesson states, measured once on the learner's text.
 
-In: a subject, a text, and the layer, head and token that the learner chose. Out: Facts: the trace
+In: a scored, a text, and the layer, head and token that the learner chose. Out: Facts: the trace
 of one layer, how its scores become weights, and the effect of silencing each head on the output.
 """
 
@@ -21,7 +21,7 @@ from headwise.explorer.what_if import token_name
 from headwise.head_table import HeadTable
 from headwise.objectives.evaluation import ROOM
 from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
 from headwise.tracing.blur import ComparedRows, compare_rows
@@ -169,7 +169,7 @@ class Facts:
 
 
 def lesson_facts(
-    subject: Subject,
+    scored: ScoredModel,
     text: str,
     *,
     layer: int | None,
@@ -178,9 +178,9 @@ def lesson_facts(
     table: HeadTable | None,
 ) -> Facts:
     """Read the text, choose a head and a token unless they are given, and trace the layer."""
-    _check_model(subject)
-    model = subject.model
-    batch, where, is_cut = _read_text(subject, text)
+    _check_model(scored)
+    model = scored.model
+    batch, where, is_cut = _read_text(scored, text)
     size = batch.inputs["input_ids"].shape[1]
     if position is not None and not 0 <= position < size:
         raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
@@ -198,7 +198,7 @@ def lesson_facts(
     is_rest = is_special[0].cpu().clone()
     is_rest[0] = True
     call, head = _choose_head(calls, is_rest, position, layer=layer, head=head)
-    traced = trace(model, batch.inputs, layer=call.layer, tokenizer=subject.tokenizer)
+    traced = trace(model, batch.inputs, layer=call.layer, tokenizer=scored.tokenizer)
     steps = {
         name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
     }
@@ -209,7 +209,7 @@ def lesson_facts(
         names = map(traced.name_of, range(traced.num_heads))
         roles = [list(by_name.get(name, ())) for name in names]
     with torch.no_grad(), in_evaluation(model):
-        effects = _silencing_effects(subject, batch.inputs, traced, roles)
+        effects = _silencing_effects(scored, batch.inputs, traced, roles)
     return Facts(
         is_cut=is_cut,
         call=call,
@@ -227,9 +227,9 @@ def lesson_facts(
     )
 
 
-def _check_model(subject: Subject) -> None:
-    name, sites = subject.name, find_sites(subject.model)
-    if subject.tokenizer is None:
+def _check_model(scored: ScoredModel) -> None:
+    name, sites = scored.name, find_sites(scored.model)
+    if scored.tokenizer is None:
         raise OptionError(f"{name} has no tokenizer: the lesson reads text; pass one")
     stacks = list(dict.fromkeys(site.stack for site in sites))
     if len(stacks) > 1:
@@ -245,14 +245,14 @@ def _check_model(subject: Subject) -> None:
         )
 
 
-def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
+def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
     """The text's first tokens as a batch, their positions, and whether the text is longer.
 
     Halves of characters, which no tokenizer reads, become question marks.
     """
     full_text = text.strip().encode("utf-8", "replace").decode()
     part = full_text[:MAX_CHARACTERS]
-    reader = Reader(subject.tokenizer, subject.model.config)
+    reader = Reader(scored.tokenizer, scored.model.config)
     before, after = reader.around
     ids = reader.ids(part)
     if len(ids) < 2:
@@ -261,7 +261,7 @@ def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
             "short sentence"
         )
     read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
-    batch = reader.batch([Window(0, (*before, *read_ids, *after))], subject.device)
+    batch = reader.batch([Window(0, (*before, *read_ids, *after))], scored.device)
     where = range(len(before), len(before) + len(read_ids))
     return batch, where, len(read_ids) < len(ids) or len(part) < len(full_text)
 
@@ -316,7 +316,7 @@ def _choose_head(
 
 
 def _silencing_effects(
-    subject: Subject,
+    scored: ScoredModel,
     inputs: Mapping[str, Tensor],
     traced: Trace,
     roles: list[list[str]] | None,
@@ -324,23 +324,23 @@ def _silencing_effects(
     """Change of the output when each head of a layer is silenced, in the objective's terms."""
     num_heads = traced.num_heads
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
-    config: Any = subject.model.config
+    config: Any = scored.model.config
     vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
     parts = gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size)))
-    outputs = [_outputs_with_gates(subject, inputs, traced.prefix, part) for part in parts]
+    outputs = [_outputs_with_gates(scored, inputs, traced.prefix, part) for part in parts]
     unchanged, silent = torch.cat(outputs).double().tensor_split([1])
     unit: Literal["cosine", "nats", "loss"] = "nats"
     likeliest: list[int] = []
-    if isinstance(subject.objective, Embedding):
+    if isinstance(scored.objective, Embedding):
         unit, values = "cosine", (silent * unchanged).sum(-1).clamp(-1, 1)
         sizes = 1 - values
-    elif isinstance(subject.objective, CustomLoss):
+    elif isinstance(scored.objective, CustomLoss):
         unit, values, sizes = "loss", silent, (silent - unchanged).abs()
     else:
         before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
         divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
         values = sizes = divergence.reshape(num_heads, -1).mean(1)
-        if isinstance(subject.objective, NextToken):
+        if isinstance(scored.objective, NextToken):
             likeliest = before[0].topk(min(NUM_NEXT, before.shape[-1])).indices.tolist()
     ranked = sizes.argsort(descending=True, stable=True).tolist()
     return Effects(
@@ -358,19 +358,22 @@ def _silencing_effects(
             for rank, head in enumerate(ranked, start=1)
         ],
         next=[
-            NextFigure(visible(token_name(subject, token)), float(before[0, token].exp()))
+            NextFigure(visible(token_name(scored, token)), float(before[0, token].exp()))
             for token in likeliest
         ],
     )
 
 
 def _outputs_with_gates(
-    subject: Subject, inputs: Mapping[str, Tensor], layer: str, gates: Float[Tensor, "copies heads"]
+    scored: ScoredModel,
+    inputs: Mapping[str, Tensor],
+    layer: str,
+    gates: Float[Tensor, "copies heads"],
 ) -> Tensor:
     """The outputs to compare, one per row of gates; a causal model's is its next-token logits."""
     copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
-    with gate(subject.model, {layer: gates}):
-        if isinstance(subject.objective, Embedding | CustomLoss):
-            return subject.objective.output(subject.model, copies)
-        logits = read_logits(subject.model, copies)
-        return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
+    with gate(scored.model, {layer: gates}):
+        if isinstance(scored.objective, Embedding | CustomLoss):
+            return scored.objective.output(scored.model, copies)
+        logits = read_logits(scored.model, copies)
+        return logits[:, -1] if isinstance(scored.objective, NextToken) else logits

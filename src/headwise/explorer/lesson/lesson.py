@@ -1,19 +1,20 @@
 """The lesson: a warm-up and seven steps on the learner's own sentence and a model's real weights.
 
-In: a subject and a text. Out: LessonSteps, each with a text, an exercise, a question and numbers
-that the browser draws (figures.py). Every number comes from a trace, a watched pass or a gated one.
+In: a model with its objective, and a text. Out: LessonSteps, each with a text, an exercise, a
+question and numbers that the browser draws (figures.py). Every number comes from a trace, a watched
+pass or a gated one.
 """
 
 from headwise.explorer.lesson.facts import lesson_facts
-from headwise.explorer.lesson.first_steps import heads, projections, warm_up, why_many
-from headwise.explorer.lesson.last_steps import mixing, output, scores, spare
+from headwise.explorer.lesson.many_heads import heads, projections, warm_up, why_many
 from headwise.explorer.lesson.quiz import LessonStep
+from headwise.explorer.lesson.scores_to_output import mixing, output, scores, spare
 from headwise.head_table import HeadTable
-from headwise.objectives.subject import Subject
+from headwise.objectives.scored_model import ScoredModel
 
 
 def lesson(
-    subject: Subject,
+    scored: ScoredModel,
     text: str,
     *,
     layer: int | None = None,
@@ -26,6 +27,6 @@ def lesson(
     By default, follows the last word, and the sharpest head that attends from it mostly to one
     other word. With the table of a scan, the last step names the roles of the layer's heads.
     """
-    facts = lesson_facts(subject, text, layer=layer, head=head, position=position, table=table)
+    facts = lesson_facts(scored, text, layer=layer, head=head, position=position, table=table)
     builders = (why_many, projections, heads, scores, mixing, output, spare)
     return (warm_up(), *(build(facts) for build in builders))

@@ -20,8 +20,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 from headwise.errors import ModelError, OptionError
-from headwise.models import cut_modeling
-from headwise.models.cut_models import BLOCK, bare_class, cut_class
+from headwise.models import exported_modeling
+from headwise.models.exported_folder import BLOCK, bare_class, cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import load
 from headwise.pruning.export.directories import file_sizes, replace_directory
@@ -188,7 +188,7 @@ def _model_code(names: Sequence[str]) -> str:
         f'    """{name} with the heads that config.json lists as kept."""'
         for name in names
     ]
-    return "\n".join([inspect.getsource(cut_modeling), "", *imports, *classes, ""])
+    return "\n".join([inspect.getsource(exported_modeling), "", *imports, *classes, ""])
 
 
 def sentence_modules(source: Path | None) -> list[dict[str, Any]]:

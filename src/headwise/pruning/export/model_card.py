@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from headwise.drawing.table import Table
 from headwise.formats import join_words
-from headwise.models.cut_models import BLOCK
+from headwise.models.exported_folder import BLOCK
 from headwise.pruning.export.plain_config import public_class
 from headwise.pruning.record import OWN_TEXT, PruneRecord
 

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.models.cut_models import BLOCK
+from headwise.models.exported_folder import BLOCK
 from headwise.models.load_errors import quiet
 from headwise.pruning.surgery.cut import head_counts
 from headwise.pruning.surgery.equivalence import tensors_by_name

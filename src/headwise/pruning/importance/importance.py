@@ -27,7 +27,7 @@ from headwise.heads import parse_heads
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
@@ -153,14 +153,14 @@ def importance(  # noqa: PLR0913 - all but the first two by keyword
             check_importance_folder(folder, force=force)
             make_folder(folder)
             stack.enter_context(lock_folder(folder))
-        subject = open_subject(source, tokenizer, objective)
-        stack.enter_context(in_evaluation(subject.model))
+        scored = open_scored_model(source, tokenizer, objective)
+        stack.enter_context(in_evaluation(scored.model))
         if batches is not None:
-            inputs = choose_batches(subject.model, batches, texts)
-            evaluation = Evaluation.of_batches(subject.model, subject.objective, inputs)
+            inputs = choose_batches(scored.model, batches, texts)
+            evaluation = Evaluation.of_batches(scored.model, scored.objective, inputs)
         else:
-            evaluation = Evaluation.of_texts(subject, choose_texts(texts), max_tokens=max_tokens)
-        measured = measure_importance(subject, evaluation, progress=progress)
+            evaluation = Evaluation.of_texts(scored, choose_texts(texts), max_tokens=max_tokens)
+        measured = measure_importance(scored, evaluation, progress=progress)
         if folder is not None:
             measured.write(folder, force=force)
         return measured

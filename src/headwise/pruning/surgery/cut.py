@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, check_head, parse_heads
-from headwise.models.cut_modeling import apply_block, replace_tensor
+from headwise.models.exported_modeling import apply_block, replace_tensor
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery.attention_layers import (
     AttentionLayer,

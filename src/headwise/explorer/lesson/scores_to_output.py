@@ -1,6 +1,6 @@
 """The last four steps of the lesson, from scores to the effect of silencing each head.
 
-In: Facts. Out: LessonSteps. first_steps.py has the others.
+In: Facts. Out: LessonSteps. many_heads.py has the others.
 """
 
 import math
@@ -8,7 +8,7 @@ from itertools import chain
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Effects, Facts
-from headwise.explorer.lesson.first_steps import TIE
+from headwise.explorer.lesson.many_heads import TIE
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
 from headwise.formats import format_count, join_words, replace_nonfinite
@@ -339,7 +339,7 @@ def _roles_sentences(facts: Facts) -> str:
     if facts.roles is None:
         return (
             f"{start}Some look one token back, some at separators, some from a verb to its "
-            "subject. Press Find roles in the Heads panel, and this step will name such roles."
+            "scored. Press Find roles in the Heads panel, and this step will name such roles."
         )
     own_roles = facts.roles[facts.head]
     named = (

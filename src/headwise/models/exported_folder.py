@@ -12,7 +12,7 @@ import transformers
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.models.cut_modeling import CutMixin
+from headwise.models.exported_modeling import CutMixin
 
 BLOCK = "headwise"
 """Key of the cut's description in config.json."""

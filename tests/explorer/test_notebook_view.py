@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 import headwise
 from headwise.errors import MissingPackage, OptionError
-from headwise.explorer import widget
+from headwise.explorer import notebook_view
 from headwise.explorer.maps import STEPS, TILE, MapOptions, map_weights
 from headwise.explorer.serve import open_socket
 
@@ -25,8 +25,8 @@ APP = Path(__file__).with_name("notebook_app.py")
 
 
 def shown(**options: object) -> object:
-    subject = minilm().subject
-    return headwise.view(subject.model, CAT, tokenizer=subject.tokenizer, **options)
+    scored = minilm().scored
+    return headwise.view(scored.model, CAT, tokenizer=scored.tokenizer, **options)
 
 
 def numbers(view: object) -> np.ndarray:
@@ -78,9 +78,9 @@ def test_a_view_looks_at_words_and_values() -> None:
 
 
 def test_a_long_texts_map_is_reduced_and_its_late_tokens_are_followed() -> None:
-    subject = minilm().subject
-    options = {"tokenizer": subject.tokenizer, "head": "L0H2"}
-    view = headwise.view(subject.model, "a word here " * 120, **options)
+    scored = minilm().scored
+    options = {"tokenizer": scored.tokenizer, "head": "L0H2"}
+    view = headwise.view(scored.model, "a word here " * 120, **options)
     size = len(view.row_labels)
     assert size > TILE and view.cells["rows"] == view.cells["keys"] == [0, size]
     first = list(view.links)
@@ -111,8 +111,8 @@ def test_a_view_needs_a_known_head_a_tokenizer_and_package(
     with pytest.raises(OptionError, match=r"L0H12.*0\.\.11"):
         shown(head="L0H12")
     with pytest.raises(OptionError, match="tokenizer"):
-        headwise.view(minilm().subject.model, CAT)
-    monkeypatch.setattr(widget.importlib.util, "find_spec", lambda name: None)
+        headwise.view(minilm().scored.model, CAT)
+    monkeypatch.setattr(notebook_view.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[notebook\]'"):
         shown()
 

@@ -1,4 +1,4 @@
-"""Subject: a model with its objective, the loss that it is measured by.
+"""ScoredModel: a model with its objective, the loss that it is measured by.
 
 In: a model, and the user's objective or none. Out: both. Without an objective: next-token loss for
 causal models, masked-token loss for masked ones, distance of the pooled embedding for embedding
@@ -29,22 +29,22 @@ POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "me
 
 
 @dataclass(frozen=True)
-class Subject(LoadedModel):
+class ScoredModel(LoadedModel):
     """A loaded model with the objective that it is measured by."""
 
     objective: Objective = field(kw_only=True)
 
 
-def open_subject(
+def open_scored_model(
     source: Source,
     tokenizer: Any = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     *,
     options: LoadOptions | None = None,
-) -> Subject:
+) -> ScoredModel:
     """Load a model with its output layer, and choose its objective."""
     loaded = open_model(source, tokenizer, options=options or LoadOptions(keeps_head=True))
-    return Subject(**vars(loaded) | {"objective": objective_for(loaded, objective)})
+    return ScoredModel(**vars(loaded) | {"objective": objective_for(loaded, objective)})
 
 
 def objective_for(

@@ -25,14 +25,14 @@ from headwise.explorer.maps import (
     reduce_maps,
     strongest_links,
 )
-from headwise.explorer.server import Explorer
+from headwise.explorer.routes import Explorer
 from headwise.explorer.session import Session, default_head
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
-from headwise.objectives.subject import open_subject
+from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.selection.cut_plan import CutPlan
 
-from ..pruning.subjects import model_of, words_tokenizer
+from ..pruning.tiny_models import model_of, words_tokenizer
 from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
 
 STATIC = Path(headwise.__file__).parent / "explorer/static"
@@ -240,9 +240,9 @@ def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) ->
     folder = tmp_path / "my model; rm -r ~"
     model_of("llama").save_pretrained(folder)
     words_tokenizer().save_pretrained(folder)
-    assert Session(open_subject(str(folder))).about().loads_as == f"'{folder}'"
-    subject = replace(minilm().subject, name="a/b", about={"source": "a/b", "revision": "v 2"})
-    assert Session(subject).about().loads_as == "a/b --revision 'v 2'"
+    assert Session(open_scored_model(str(folder))).about().loads_as == f"'{folder}'"
+    scored = replace(minilm().scored, name="a/b", about={"source": "a/b", "revision": "v 2"})
+    assert Session(scored).about().loads_as == "a/b --revision 'v 2'"
 
 
 def test_the_last_result_of_a_job_is_sent_in_any_state() -> None:

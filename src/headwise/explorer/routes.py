@@ -23,12 +23,12 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api, maps
 from headwise.explorer.guard import Guard, TooLarge, error_response
 from headwise.explorer.head_panel import MAX_IMAGE, head_answer
+from headwise.explorer.jobs import Busy, ModelQueue
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.explorer.what_if import compare_gated
-from headwise.explorer.work import Busy, ModelQueue
 from headwise.heads import HeadId, check_head
 from headwise.planning.known_models import KNOWN
 from headwise.planning.plans import head_choices, plan
@@ -193,7 +193,7 @@ class Explorer:
         return await self._compute(
             request,
             lambda _: compare_gated(
-                session.subject, body.texts, factors, session.num_heads, session.baselines
+                session.scored, body.texts, factors, session.num_heads, session.baselines
             ),
         )
 
@@ -201,9 +201,9 @@ class Explorer:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
         body, session = api.read_body(api.CutPlanRequest, await request.body()), self.session
         heads = tuple(check_head(head, session.num_heads) for head in body.head_ids())
-        await self.queue.run(request, lambda _: plan_slices(session.subject.model, heads))
+        await self.queue.run(request, lambda _: plan_slices(session.scored.model, heads))
         reasons = dict.fromkeys(heads, "silenced by hand in the explorer")
-        cut_plan = CutPlan(heads, session.subject.name, session.counts, "hand", reasons)
+        cut_plan = CutPlan(heads, session.scored.name, session.counts, "hand", reasons)
         headers = {"Content-Disposition": 'attachment; filename="plan.json"'}
         return Response(cut_plan.to_json(), media_type="application/json", headers=headers)
 
@@ -233,12 +233,12 @@ class Explorer:
         return _json(check_answer(steps[body.step], body.answer))
 
     async def _steps(self, request: Request, body: api.LessonRequest) -> tuple[LessonStep, ...]:
-        table, subject = self.session.scan_table, self.session.subject
+        table, scored = self.session.scan_table, self.session.scored
         place = {"layer": body.layer, "head": body.head, "position": body.position}
         key = (body.text, place, table is not None)
         if key != self._last_lesson[0]:
             steps = await self.queue.run(
-                request, lambda _: lesson(subject, body.text, table=table, **place)
+                request, lambda _: lesson(scored, body.text, table=table, **place)
             )
             self._last_lesson = key, steps
         return self._last_lesson[1]

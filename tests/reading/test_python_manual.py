@@ -13,7 +13,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from headwise.errors import OptionError
-from headwise.reading.manual import manual_texts, split_documents, split_paragraphs, split_sentences
+from headwise.reading.python_manual import (
+    manual_texts,
+    split_documents,
+    split_paragraphs,
+    split_sentences,
+)
 
 LEAST_SENTENCES, LEAST_CHARACTERS = 6_000, 800_000
 MODULE = '''
@@ -119,7 +124,7 @@ def test_reading_the_manual_loads_no_torch_and_is_deterministic(
     documents: tuple[str, ...],
 ) -> None:
     code = (
-        "import sys, zlib\nfrom headwise.reading.manual import manual_texts\n"
+        "import sys, zlib\nfrom headwise.reading.python_manual import manual_texts\n"
         "print(zlib.crc32('|'.join(manual_texts()).encode()), 'torch' in sys.modules)"
     )
     process = subprocess.run(

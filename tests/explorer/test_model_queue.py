@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headwise.explorer import work as work_module
-from headwise.explorer.work import Busy, ModelQueue
+from headwise.explorer import jobs as jobs_module
+from headwise.explorer.jobs import Busy, ModelQueue
 from headwise.progress import Progress, StopWork
 
 
@@ -23,7 +23,7 @@ class Asker:
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_module, "POLL_REQUEST", 0.01)
+    monkeypatch.setattr(jobs_module, "POLL_REQUEST", 0.01)
 
 
 def run(queue: ModelQueue, asker: Asker, work: Any) -> Any:
@@ -86,7 +86,7 @@ def test_work_of_a_disconnected_request_does_not_start() -> None:
 def test_a_full_queue_rejects_requests_and_serves_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work_module, "MAX_WAITING", 3)
+    monkeypatch.setattr(jobs_module, "MAX_WAITING", 3)
 
     async def crowd() -> list[Any]:
         queue = ModelQueue()

@@ -10,9 +10,9 @@ import torch
 from headwise.errors import OptionError
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
-from headwise.objectives.subject import objective_for, pooling_in
+from headwise.objectives.scored_model import objective_for, pooling_in
 
-from ..pruning.subjects import model_of, objective_of, plain, words_tokenizer
+from ..pruning.tiny_models import model_of, objective_of, plain, words_tokenizer
 
 
 def loaded(name: str, folder: Path | None = None) -> LoadedModel:

@@ -1,6 +1,6 @@
 """The warm-up and the first three steps of the lesson, from one row of weights to many heads.
 
-In: Facts. Out: LessonSteps. last_steps.py has the other four.
+In: Facts. Out: LessonSteps. scores_to_output.py has the other four.
 """
 
 import math
