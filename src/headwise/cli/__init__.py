@@ -33,10 +33,7 @@ if _display_type := getattr(_option_class, "display_type_rich", None):
     )
 
 app = typer.Typer(
-    name="headwise",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+    name="headwise", add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
 )
 app.command("scan")(scan.scan_command)
 app.command("trace")(trace.trace_command)

@@ -199,11 +199,7 @@ def models_command(as_json: options.AsJson = False, as_csv: AsCsv = False) -> No
 
 
 def _print_rows(
-    plans: Sequence["Plan"],
-    *,
-    as_json: bool,
-    as_csv: bool,
-    notes: Sequence[dict[str, str]] = (),
+    plans: Sequence["Plan"], *, as_json: bool, as_csv: bool, notes: Sequence[dict[str, str]] = ()
 ) -> bool:
     """Print plans as JSON or CSV; whether either was requested. `notes` are extra columns."""
     if as_json and as_csv:

@@ -29,7 +29,7 @@ StepName = Annotated[
     str | None,
     Option(
         help="Show one step: input, queries, keys, values, scores, scaled, masked, weights, mixed, "
-        "concat, Wo, contributions or output; in an example also Wq, Wk or Wv.",
+        "concat, Wo, contributions or output; in an example also Wq, Wk or Wv."
     ),
 ]
 Example = Annotated[

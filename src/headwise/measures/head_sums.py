@@ -106,9 +106,7 @@ def _sum_columns(
 
 
 def _sampling_variance(
-    values: Float[Tensor, "columns heads row"],
-    count: Float[Tensor, "columns 1"],
-    row_weight: float,
+    values: Float[Tensor, "columns heads row"], count: Float[Tensor, "columns 1"], row_weight: float
 ) -> Float[Tensor, "three columns heads"]:
     """One document's share of the variance of the sum, of the count, and of their covariance.
 

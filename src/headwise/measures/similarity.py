@@ -18,9 +18,7 @@ PAIRS_AT_ONCE = 32
 """Pairs of heads whose weights are compared at once."""
 
 
-def centred_kernels(
-    outputs: Float[Tensor, "heads row d_value"],
-) -> Float[Tensor, "heads row row"]:
+def centred_kernels(outputs: Float[Tensor, "heads row d_value"]) -> Float[Tensor, "heads row row"]:
     """Inner products of every two rows' outputs, corrected for the bias of few rows.
 
     Products of two such kernels are the unbiased HSIC of https://arxiv.org/abs/2010.15327 times
@@ -52,9 +50,7 @@ def cka(hsic: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
     return (hsic / scale.masked_fill(scale == 0, math.nan)).clamp(max=1)
 
 
-def divergences(
-    weights: Float[Tensor, "heads row key"],
-) -> Float[Tensor, "heads heads row"]:
+def divergences(weights: Float[Tensor, "heads row key"]) -> Float[Tensor, "heads heads row"]:
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
     entropies = _entropies(weights)
     results = weights.new_zeros(len(weights), len(weights), weights.shape[1])

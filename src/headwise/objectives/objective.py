@@ -28,7 +28,6 @@ class Sample:
     """Output of the uncut model, for objectives that compare with it."""
 
     def __len__(self) -> int:
-        """Number of examples."""
         return len(next(iter(self.inputs.values())))
 
     @property

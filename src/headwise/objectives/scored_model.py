@@ -48,8 +48,7 @@ def open_scored_model(
 
 
 def objective_for(
-    loaded: LoadedModel,
-    objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
+    loaded: LoadedModel, objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None
 ) -> Objective:
     """The user's objective, or the one that the model's class stands for."""
     if isinstance(objective, Objective):

@@ -31,7 +31,6 @@ class Workload:
     dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
-        """Check every value."""
         if self.dtype not in DTYPE_BYTES:
             raise OptionError(
                 f"dtype is {self.dtype!r}: choose from {', '.join(DTYPE_BYTES)}", option="dtype"

@@ -41,7 +41,6 @@ class ScanSettings:
     """Seed of random rows, tokens and sentences."""
 
     def __post_init__(self) -> None:
-        """Raise OptionError for a value that cannot be used."""
         for name in ("length", "max_tokens"):
             if getattr(self, name) is not None:
                 self._check_number(name)

@@ -60,7 +60,6 @@ class TrainingSettings:
     """Training ends when held-out accuracy reaches this twice in a row."""
 
     def __post_init__(self) -> None:
-        """Check every value."""
         for name in ("d_model", "layers", "batch", "checks", "held_out"):
             whole_number(name, getattr(self, name), least=1)
         whole_number("steps", self.steps, least=self.checks)

@@ -68,7 +68,6 @@ class Relations(SweepTask):
     length: int = 16
 
     def __post_init__(self) -> None:
-        """Check every setting."""
         whole_number("relations", self.relations, least=1, most=len(RELATIONS))
         self.check_least(2, "letters", "classes", "length")
         for name in self.shape.questions:
@@ -130,7 +129,6 @@ class Recall(SweepTask):
     values: int = 16
 
     def __post_init__(self) -> None:
-        """Check every setting."""
         self.check_least(2, "pairs", "values")
         if self.pairs > self.keys:
             raise OptionError(
@@ -175,7 +173,6 @@ class Brackets(SweepTask):
     length: int = 32
 
     def __post_init__(self) -> None:
-        """Check every setting."""
         self.check_least(2, "labels", "length")
         self.check_least(1, "depth")
 

@@ -32,11 +32,9 @@ class TaskExamples:
     """Position at which each answer can be read; -1 (`NOWHERE`) for an answer without one."""
 
     def __len__(self) -> int:
-        """Number of sequences."""
         return len(self.symbols)
 
     def __getitem__(self, part: slice) -> "TaskExamples":
-        """A slice of the sequences."""
         return TaskExamples(self.symbols[part], self.answers[part], self.places[part])
 
 

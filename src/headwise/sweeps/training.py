@@ -33,7 +33,6 @@ class SweepBlock(nn.Module):
     """Attention, then a feed-forward part, each with a norm before it and a residual around it."""
 
     def __init__(self, d_model: int, variant: Variant) -> None:
-        """Make fresh weights."""
         super().__init__()
         wide = FEED_FORWARD * d_model
         self.attention = MultiHeadAttention(

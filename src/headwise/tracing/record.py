@@ -134,7 +134,6 @@ class Trace:
         )
 
     def __getitem__(self, name: str) -> TraceStep:
-        """The step called `name`."""
         if name not in self.steps:
             raise OptionError(
                 f"step is {name!r}: this trace has {', '.join(self.steps)}", option="step"

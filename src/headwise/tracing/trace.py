@@ -131,10 +131,7 @@ def _head_numbers(heads: Any) -> tuple[int, ...] | None:
 
 @torch.no_grad()
 def _trace_model(
-    source: Source,
-    inputs: Tensor | str | Mapping[str, Tensor],
-    choice: LayerChoice,
-    tokenizer: Any,
+    source: Source, inputs: Tensor | str | Mapping[str, Tensor], choice: LayerChoice, tokenizer: Any
 ) -> Trace:
     from headwise.watching.watch import watch  # imports transformers, which takes seconds
 

@@ -34,7 +34,6 @@ class SiteCall:
     """Whether `mixed` is the output projection's input; some models put a gate or norm between."""
 
     def __repr__(self) -> str:
-        """One line with the layer and the sizes."""
         batch, heads, queries = self.mixed.shape[:3]
         sizes = f"batch {batch}, heads {heads}, query {queries}"
         return f"{type(self).__name__}({self.site.layer_name}, {sizes})"

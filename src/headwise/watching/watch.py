@@ -32,12 +32,10 @@ class Watched:
     """All calls since the block began; empty if a function was passed as `each`."""
 
     def __repr__(self) -> str:
-        """One line with the numbers of layers and calls."""
         layers = format_count(len(self.sites), "attention layer")
         return f"Watched({layers}, {format_count(len(self.calls), 'call')})"
 
     def __iter__(self) -> Iterator[Call]:
-        """Iterate over the calls so far."""
         return iter(self.calls)
 
 

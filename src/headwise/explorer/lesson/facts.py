@@ -316,10 +316,7 @@ def _choose_head(
 
 
 def _silencing_effects(
-    scored: ScoredModel,
-    inputs: Mapping[str, Tensor],
-    traced: Trace,
-    roles: list[list[str]] | None,
+    scored: ScoredModel, inputs: Mapping[str, Tensor], traced: Trace, roles: list[list[str]] | None
 ) -> Effects:
     """Change of the output when each head of a layer is silenced, in the objective's terms."""
     num_heads = traced.num_heads
