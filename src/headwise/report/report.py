@@ -4,6 +4,7 @@ Data is read in headwise.report.data, maps are drawn in headwise.report.maps.
 """
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
@@ -14,7 +15,7 @@ from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
-from headwise.report.style import style_sheet
+from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.scans.fingerprint import digest_texts
 from headwise.views.heads import dict_in
 
@@ -56,6 +57,17 @@ def report_page(data: ReportData) -> str:
         f'<link rel="icon" href="data:,"><style>{style_sheet()}</style>'
     )
     return page(title, head, "<body>" + "\n".join(body) + "</body>")
+
+
+def style_sheet() -> str:
+    """The rules of style.css, and the colours of a cell's first role (a) and of its second (b)."""
+    rules = Path(__file__).with_name("style.css").read_text("utf-8")
+    roles = "".join(
+        f".{place}-{role.name} {{ --{place}: {role.page_colour}; }} "
+        for role in (*ROLES.values(), UNKNOWN_ROLE)
+        for place in "ab"
+    )
+    return " ".join(f"{rules} {roles}".split())
 
 
 def _key_figures(data: ReportData) -> Html:
