@@ -267,7 +267,7 @@ def test_shapes_are_taken_on_the_meta_device() -> None:
     assert head_counts(fresh) == head_counts(model)
 
 
-def test_cut_modeling_imports_only_torch_and_transformers() -> None:
+def test_exported_modeling_imports_only_torch_and_transformers() -> None:
     tree = ast.parse(inspect.getsource(exported_modeling))
     froms = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = [

@@ -1,8 +1,8 @@
 """Cut: remove heads from a model's weights; nothing else about the model changes.
 
 In: a model and the heads to cut. Out: the same model with smaller projections, which computes the
-same as with these heads silenced, and a block in its config from which `cut_modeling.reshape` gives
-a new model the same shape. Every check that needs no run comes before the first change.
+same as with these heads silenced, and a block in its config. `models/exported_modeling.py` gives a
+new model the same shape by that block. Every check that needs no run comes before the first change.
 """
 
 import copy
@@ -193,7 +193,7 @@ def _describe_cut(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
 
 
 def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
-    """How `cut_modeling` computes a module without heads."""
+    """How `exported_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
     optional = {
