@@ -90,7 +90,7 @@ def bar_html(share: float, level: float, label: str) -> Html:
     )  # fmt: skip
 
 
-def svg_image(title: str, width: float, height: float, *parts: Html) -> str:
+def svg_image(title: str, width: int | float, height: int | float, *parts: Html) -> str:
     """A whole SVG file: the parts on white."""
     return (
         f'<svg{SVG_NAMESPACE} viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
