@@ -94,7 +94,7 @@ def test_bad_gates_heads_and_means_raise() -> None:
             pass
     other, its_inputs = tiny("llama")
     means = mean_outputs(other, [its_inputs])
-    fact = r"mean outputs of L0 are \[\d, \d\].*\[heads 5, d_value \d\]"
+    fact = r"mean outputs for L0 have shape \[\d, \d\].*\[heads 5, d_value \d\]"
     with pytest.raises(OptionError, match=fact), silence(model, "L0H1", means=means):
         run(model, inputs)
     with pytest.raises(OptionError, match=fact), gate(model, {"L0": torch.ones(5)}, means=means):

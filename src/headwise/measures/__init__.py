@@ -1,1 +1,1 @@
-"""One attention call becomes sums for each head."""
+"""Turns attention calls into sums for each head."""

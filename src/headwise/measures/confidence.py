@@ -14,16 +14,16 @@ from headwise.watching.sequence_weights import Tile
 
 
 class Confidence(Measure):
-    """`max_k A[q,k]` of each row, special tokens left out (https://arxiv.org/abs/1905.09418).
+    """`max_k A[q,k]` for each row, excluding special tokens (https://arxiv.org/abs/1905.09418).
 
-    If special tokens are unknown, none is left out.
-    `largest_*` is the share of rows whose largest weight of all is at that offset, over the rows
-    that have a key there.
+    If it is unknown which tokens are special, none is excluded.
+    `largest_*` is the share of rows whose largest weight, special tokens included, is at that
+    offset, among the rows that have a key there.
     """
 
     columns: ClassVar[dict[str, str]] = {
-        "confidence": "Mean over the rows of the largest weight, special tokens left out if a "
-        "tokenizer names them, 0 to 1."
+        "confidence": "Mean of each row's largest weight, 0 to 1; special tokens are left out "
+        "if the tokenizer defines them."
     } | {
         f"largest_{name}": f"Share of the rows whose largest weight is at offset {offset:+}, "
         "0 to 1."
@@ -31,11 +31,11 @@ class Confidence(Measure):
     }
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """The offsets that the largest weight is compared with."""
+        """The key at each offset, whose weight is compared with the largest."""
         return Offsets().pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Update each row's largest weight, over ordinary tokens and over all.
+        """Update each row's largest weight, both over ordinary tokens and over all tokens.
 
         The weights of special tokens are set to 0 in the tile and then restored.
         """
@@ -52,7 +52,7 @@ class Confidence(Measure):
             torch.maximum(rows, weights, out=rows)
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """The largest weights, and which offsets they are at."""
+        """The largest weights, and whether they are at each offset."""
         is_special, is_defined = key_classes(view.layout).get("special"), None
         if is_special is not None:
             is_defined = view.layout.once(

@@ -1,7 +1,7 @@
-"""Counter: from the attention calls of a batch to sums per head.
+"""Counter: measures the attention calls of a batch and sums the results per head.
 
-In: a batch, its calls, one per layer, and measures. Out: HeadSums. The calls may come from a
-watched model or from a layer of our own; this module runs no model.
+In: a batch, its attention calls (one per layer) and measures. Out: `HeadSums`. The calls may come
+from a watched model or from headwise's own layers; this module runs no model.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -43,15 +43,15 @@ MEASURES: Mapping[str, type[Measure]] = MappingProxyType(
         "entropy": Entropy,
     }
 )
-"""headwise's own measures; `ScanSettings(measures=...)` also accepts classes of your own."""
+"""headwise's own measures; `ScanSettings(measures=...)` also accepts your own classes."""
 COMPARED = 4
-"""Sequences of a batch whose heads are compared with each other."""
+"""Number of sequences per batch on which heads are compared with each other."""
 ROWS_LIMIT, ROWS_SAMPLED = 2048, 512
-"""By default, all rows of a window of up to ROWS_LIMIT tokens, ROWS_SAMPLED random rows beyond."""
+"""Default: all rows of windows up to ROWS_LIMIT tokens, ROWS_SAMPLED random rows of longer ones."""
 
 
 def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> list[Measure]:
-    """The chosen measures: those given by name in the order of MEASURES, then your own classes.
+    """The chosen measures: those chosen by name, in the order of `MEASURES`, then your own classes.
 
     Raises OptionError if a choice is neither, or if two measures have a column in common.
     """
@@ -63,7 +63,7 @@ def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> l
                 )
         elif not (isinstance(choice, type) and issubclass(choice, Measure)):
             raise OptionError(
-                f"measures has {choice!r}: give names such as entropy, or subclasses of Measure"
+                f"measures has {choice!r}: pass names such as entropy, or subclasses of Measure"
             )
     chosen = [MEASURES[name] for name in MEASURES if name in choices]
     kinds = dict.fromkeys([*chosen, *(kind for kind in choices if not isinstance(kind, str))])
@@ -80,13 +80,13 @@ def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> l
 
 @dataclass(frozen=True)
 class RowChoice:
-    """Which rows of a document are measured: all, a number, or by its length."""
+    """Which rows of a document are measured: all, a fixed number, or depending on its length."""
 
     rows: int | str = "auto"
     seed: int = 0
 
     def of(self, num_queries: int, index: int) -> Tensor:
-        """Positions of the measured rows, drawn by the document's index."""
+        """Positions of the measured rows; the document's `index` seeds the random choice."""
         rows = self.rows
         if rows == "auto":
             rows = "all" if num_queries <= ROWS_LIMIT else ROWS_SAMPLED
@@ -96,7 +96,7 @@ class RowChoice:
 
 
 def _draw(total: int, count: int, seed: int, index: int) -> Tensor:
-    """`count` of `total` positions in order, the same for the same seed and index."""
+    """`count` of `total` positions in order; `seed` and `index` determine the random choice."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
     return torch.randperm(total, generator=generator)[:count].sort().values
 
@@ -108,16 +108,16 @@ class LayerCache:
     layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = field(
         default_factory=WeakKeyDictionary
     )
-    """Row layouts of each batch, deleted with it."""
+    """Row layouts of each batch, deleted along with it."""
     scratch: Scratch = field(default_factory=Scratch)
     _roots: dict[LayerKey, Tensor | None] = field(default_factory=dict)
     _indirect: list[str] = field(default_factory=list)
 
     def output_roots(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
-        """One small matrix per head that preserves lengths after the output projection.
+        """A small matrix per head that changes vectors' lengths as the output projection does.
 
-        `|v Wo| = |v R^T|` with the triangle `R` of `Wo^T = Q R`. None if the projection is unknown,
-        or its input is not the heads' output.
+        `|v Wo| = |v R^T|`, where `R` is the triangular factor in `Wo^T = Q R`. None if the
+        projection is unknown or its input is not the heads' output.
         """
         key = (call.stack, call.layer)
         if key not in self._roots:
@@ -131,30 +131,30 @@ class LayerCache:
         return self._roots[key]
 
     def warn_of_indirect_outputs(self) -> None:
-        """Warn once of layers whose output projection does not get the heads' output itself."""
+        """Warn once about modules that change the heads' output before the output projection."""
         if self._indirect:
             names = join_words(list(dict.fromkeys(self._indirect)))
             self._indirect.clear()
             warn_user(
-                f"{names} changes the output of its heads before the output projection: measures "
-                "of outputs and values are left out there"
+                f"head outputs in {names} are changed before the output projection: measures of "
+                "outputs and values are left out there"
             )
 
 
 def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
-    """Index of each sequence of a call in the whole text; ModelError if positions are unknown."""
+    """Index, in the whole text, of each sequence in a call; ModelError if positions are unknown."""
     count = len(call.mixed)
-    # Images next to texts may be fewer or more than the texts.
+    # A batch may contain more or fewer images than texts.
     tensors = [value for value in batch.inputs.values() if torch.is_tensor(value) and value.dim()]
     if count not in {len(batch.indices), *map(len, tensors)}:
         raise ModelError(
             f"{call.site.description} cannot be measured: it computes {count} sequences but the "
-            f"batch has {len(batch.indices)}, as in attention within windows"
+            f"batch has {len(batch.indices)}, as in windowed attention"
         )
     if call.num_keys < call.num_queries and call.stack != "cross":
         raise ModelError(
             f"{call.site.description} cannot be measured: its {call.num_queries} queries see "
-            f"{call.num_keys} keys, each made of several positions"
+            f"{call.num_keys} keys, each of which combines several positions"
         )
     return batch.indices if count == len(batch.indices) else range(count)
 
@@ -162,7 +162,7 @@ def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
 def sequence_views(
     call: Call, batch: Batch, choice: RowChoice, cache: LayerCache
 ) -> Iterator[tuple[int, int, SequenceView]]:
-    """Position in the batch, index and view of every sequence of a call that is not all padding."""
+    """Position in the batch, index and view of every sequence in a call that is not all padding."""
     device, layouts = call.mixed.device, cache.layouts.setdefault(batch, {})
     key_tokens = batch.key_tokens(call.stack, call.num_keys)
     query_tokens = batch.query_tokens(call.stack, call.num_queries)
@@ -177,7 +177,7 @@ def sequence_views(
         shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
         name = (call.stack, position, choice, shape, sequence.band, sequence.has_mask, device)
         layout = layouts.get(name)
-        if layout is None or layout.has_mask:  # masks may differ from layer to layer
+        if layout is None or layout.has_mask:  # masks may differ between layers
             layout = layouts[name] = RowLayout.of(
                 sequence,
                 choice.of(sequence.num_queries, index).to(device),
@@ -195,7 +195,7 @@ def sequence_views(
 
 @dataclass(eq=False)
 class HeadCounter:
-    """Adds the measures of one attention call after the other to `sums`."""
+    """Measures one attention call at a time and adds the results to `sums`."""
 
     sums: HeadSums
     measures: Sequence[Measure]
@@ -205,10 +205,10 @@ class HeadCounter:
     """Whether to compare heads with each other."""
     cache: LayerCache = field(default_factory=LayerCache)
     _kernels: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict, init=False)
-    """By stack and position in the batch: the kernels of every layer so far."""
+    """Kernels of every layer so far, by stack and position in the batch."""
 
     def add(self, call: Call, batch: Batch) -> None:
-        """Count one layer's attention."""
+        """Measure one layer's attention and add the results to `sums`."""
         key = (call.stack, call.layer)
         self.sums.num_heads[key] = call.num_heads
         for position, index, view in sequence_views(call, batch, self.choice, self.cache):
@@ -218,7 +218,7 @@ class HeadCounter:
                 self._compare(key, view, position, index)
 
     def _compare(self, key: LayerKey, view: SequenceView, position: int, index: int) -> None:
-        """Add the divergences of a layer's heads, and keep the kernels of their outputs."""
+        """Add the divergences between a layer's heads, and keep the kernels of their outputs."""
         rows, tile = compared_rows(view, self.choice.seed + 1, index)
         kernels = centred_kernels(view.sequence.mixed[:, rows])
         self._kernels.setdefault((key[0], position), []).append(kernels)
@@ -229,7 +229,7 @@ class HeadCounter:
             add_matrix(self.sums.divergence, key, torch.cat([summed, count]))
 
     def finish(self) -> None:
-        """Add the similarity of heads across layers, once every layer of a batch is counted."""
+        """Add the similarities of heads across layers, once every layer of a batch is added."""
         for (stack, _), kernels in self._kernels.items():
             together = torch.cat([layer.to(kernels[0].device) for layer in kernels])
             add_matrix(self.sums.hsic, stack, pairwise_hsic(together))
@@ -237,9 +237,9 @@ class HeadCounter:
 
 
 def compared_rows(view: SequenceView, seed: int, index: int) -> tuple[Tensor, Tile]:
-    """Random rows whose outputs are compared between heads, and a tile of fewer rows for weights.
+    """Random rows for comparing heads' outputs, and a tile of fewer rows for comparing weights.
 
-    The rows of the tile see at least two keys, because on a single key all heads agree.
+    The tile's rows see at least two keys, because all heads agree if there is only one.
     """
     layout = view.layout
 

@@ -10,7 +10,7 @@ from headwise.measures.sequence_view import SequenceView, TileWeights
 
 
 class Distance(Measure):
-    """`sum_k A[q,k] |q - k|`, and `sum_k A[q,k] (k - q)` of each row."""
+    """`sum_k A[q,k] |q - k|` and `sum_k A[q,k] (k - q)` for each row."""
 
     columns: ClassVar[dict[str, str]] = {
         "distance": "Mean distance in tokens between a query and the keys it attends to.",
@@ -18,17 +18,17 @@ class Distance(Measure):
     }
 
     def serves(self, view: SequenceView) -> bool:
-        """Distances need queries and keys of one sequence."""
+        """Whether queries and keys come from the same sequence, so that distances are defined."""
         return not view.layout.is_cross
 
     def features(self, view: SequenceView) -> dict[str, Tensor]:
-        """Positions, from the middle of the sequence so that fewer digits are lost."""
+        """Ones, and positions counted from the middle of the sequence to reduce rounding errors."""
         like, size = view.sequence.mixed, view.layout.num_keys
         position = torch.arange(size, dtype=like.dtype, device=like.device) - size // 2
         return {"mass": torch.ones_like(position)[None], "position": position[None]}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """If a row sees keys on both sides, add up the distances from the weights themselves."""
+        """If rows may see keys on both sides, sum the distances directly, weighted by attention."""
         if not view.layout.is_causal:
             places = tile.block.places[:, None].to(tile.weights)
             keys = torch.arange(tile.block.low, tile.block.high, device=places.device)

@@ -1,7 +1,7 @@
-"""Head sums: sums over rows that become the means of a head table; they merge in any order.
+"""Head sums: sums over rows that become a head table's means and can be merged in any order.
 
-In: values per head and row. Out: sums per layer and column, and of the similarity of heads. `scans`
-saves them and turns them into a table.
+In: values per head and row. Out: sums per layer and column, and sums for the similarity of heads.
+`scans` saves them and turns them into a table.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 from headwise.measures.measure import RowValues
 
 LayerKey = tuple[str, int]
-"""A stack and a layer."""
+"""Stack name and layer number."""
 Key = TypeVar("Key")
 
 SUMMED_AT_ONCE = 1 << 19
@@ -25,21 +25,21 @@ SUMMED_AT_ONCE = 1 << 19
 
 @dataclass(eq=False)
 class HeadSums:
-    """All sums about the heads of a model, in float64."""
+    """All sums for a model's heads, in float64."""
 
     columns: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
-    """By layer and column: the sum of the values, the number of rows that have one, and the
-    variances and the covariance that sampling gives these two.
+    """By layer and column: the sum of the values, the number of rows with a value, and the sampling
+    variances and covariance of these two.
 
     If `n` of a document's `N` rows are measured, each has the weight `N / n`, and a sum over the
     document has the variance `N^2 (1 - n/N) s^2 / n` (stratified sampling; Cochran, Sampling
-    Techniques, 5.3). A row without a value counts 0 in both sums, and the mean is their ratio,
-    whose error needs all three (Cochran, 6.4)."""
+    Techniques, 5.3). A row without a value counts as 0 in both sums. The mean is their ratio,
+    whose error depends on both variances and the covariance (Cochran, 6.4)."""
     num_heads: dict[LayerKey, int] = field(default_factory=dict)
     hsic: dict[str, Tensor] = field(default_factory=dict)
-    """By stack: `[heads heads]` over all layers, the summed HSIC of the outputs of two heads."""
+    """By stack: `[heads heads]` over all layers, the summed HSIC of each pair of heads' outputs."""
     divergence: dict[LayerKey, Tensor] = field(default_factory=dict)
-    """By layer: `[heads + 1, heads]`, summed divergences, and their number in the last row."""
+    """By layer: `[heads + 1, heads]`, summed divergences, with their number in the last row."""
 
     def add_columns(
         self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float
@@ -47,7 +47,7 @@ class HeadSums:
         """Add one document's rows; each measured row counts as `row_weight` rows."""
         if not columns:
             return
-        # Columns that are defined on the same rows are neighbours in the table.
+        # Columns defined on the same rows are next to each other in the table.
         by_rows = [id(column.is_defined) for column in columns.values()]
         names = sorted(columns, key=lambda name: by_rows.index(id(columns[name].is_defined)))
         size = max(1, SUMMED_AT_ONCE // columns[names[0]].values.numel())
@@ -59,7 +59,7 @@ class HeadSums:
                     add_matrix(self.columns, (key, name), part)
 
     def merge(self, other: "HeadSums") -> None:
-        """Add the sums of `other`."""
+        """Add the sums in `other`."""
         self.num_heads |= other.num_heads
         for place, part in other.columns.items():
             add_matrix(self.columns, place, part)
@@ -76,9 +76,9 @@ def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:
 
 
 def mean_and_error(sums: Float[Tensor, "five heads"]) -> Float[Tensor, "two heads"]:
-    """Mean of a column for each head, and its standard error.
+    """A column's mean for each head, and the standard error of that mean.
 
-    The error is 0 if every row was measured, and NaN if only one of several was.
+    The error is 0 if every row was measured, and NaN if only one of several rows was.
     """
     total, count, of_total, of_count, of_both = sums
     mean = total / count
@@ -89,7 +89,7 @@ def mean_and_error(sums: Float[Tensor, "five heads"]) -> Float[Tensor, "two head
 def _sum_columns(
     columns: list[RowValues], row_weight: float
 ) -> tuple[list[float], Float[Tensor, "five columns heads"]]:
-    """Number of rows that have a value in each column, and the column's five sums."""
+    """Number of rows with a value in each column, and the column's five sums."""
     values = torch.stack([column.values for column in columns]).double()
     every_row = torch.ones(values.shape[-1], dtype=torch.bool, device=values.device)
     is_defined = torch.stack(
@@ -108,9 +108,9 @@ def _sum_columns(
 def _sampling_variance(
     values: Float[Tensor, "columns heads row"], count: Float[Tensor, "columns 1"], row_weight: float
 ) -> Float[Tensor, "three columns heads"]:
-    """One document's share of the variance of the sum, of the count, and of their covariance.
+    """One document's part of the variances of the sum and the count, and of their covariance.
 
-    `count` of the rows have a value; the others are 0.
+    `count` of the rows have a value; the values of the others are 0.
     """
     measured = values.shape[-1]
     if measured == 1:

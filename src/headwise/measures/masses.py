@@ -1,4 +1,4 @@
-"""Masses: how much attention goes to kinds of tokens: the first ones, separators, punctuation."""
+"""Masses: how much attention goes to the first tokens, to special tokens and to punctuation."""
 
 from typing import ClassVar
 
@@ -10,13 +10,13 @@ from headwise.measures.measure import MassMeasure, with_value_columns
 from headwise.measures.sequence_view import RowLayout, SequenceView
 
 FIRST = {"first": 1, "first4": 4}
-"""Number of tokens in each class of first ones."""
+"""Number of tokens in each class of first tokens."""
 
 
 class Masses(MassMeasure):
-    """`sum_k A[q,k]` over a class of keys, and the same weighted by the lengths of the values.
+    """`sum_k A[q,k]` over a class of keys, and its value-weighted version.
 
-    Value-weighted: `A[q,k] |v_k Wo|` over its sum in the row (https://arxiv.org/abs/2004.10102).
+    Value-weighted: `A[q,k] |v_k Wo|` as a share of the row (https://arxiv.org/abs/2004.10102).
     """
 
     columns: ClassVar[dict[str, str]] = with_value_columns(
@@ -29,7 +29,7 @@ class Masses(MassMeasure):
     )
 
     def features(self, view: SequenceView) -> dict[str, Tensor]:
-        """Each class, and each class times the lengths of the values."""
+        """Each class as a key mask, and each mask times the lengths of the keys' values."""
         classes = key_classes(view.layout)
         features = {name: keys[None] for name, keys in classes.items()}
         if view.value_norms is not None:
@@ -39,7 +39,7 @@ class Masses(MassMeasure):
         return features
 
     def rows(self, layout: RowLayout) -> dict[str, Tensor | None]:
-        """The rows after the first tokens for these, which cannot look back; otherwise all."""
+        """For classes of first tokens, the rows after those tokens; for other classes, all rows."""
         rows: dict[str, Tensor | None] = dict.fromkeys(key_classes(layout))
         if layout.is_cross:
             return rows
@@ -50,7 +50,7 @@ class Masses(MassMeasure):
 
 
 def key_classes(layout: RowLayout) -> dict[str, Bool[Tensor, " key"]]:
-    """Which keys are of each class; without classes that only an unknown tokenizer knows."""
+    """Which keys are in each class; omits classes that need a tokenizer if there is none."""
 
     def find() -> dict[str, Tensor]:
         position = torch.arange(layout.num_keys, device=layout.rows.device)

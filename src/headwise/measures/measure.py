@@ -1,7 +1,7 @@
-"""The Measure base class, and one pass over a view's tiles that serves all measures.
+"""The Measure base class, and one pass over a view's tiles that computes all measures.
 
-In: a view and measures. Out: for every column a value per head and row, and the rows it is defined
-on. The measures themselves are in the other modules of this folder.
+In: a view and measures. Out: for every column, a value per head and row, and the rows where it is
+defined. The measures themselves are in the other modules of this folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,30 +17,30 @@ from headwise.errors import OptionError, ShapeError
 from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights, positive
 
 CACHED_PICKS = 1 << 20
-"""Positions of single weights are cached for the next layer up to this number per layout."""
+"""Maximum number of positions of single weights that a layout caches for the next layer."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowValues:
-    """One column of one view: a number per head and row, on the rows that have one."""
+    """One column of one view: a number per head and row, for the rows that have one."""
 
     values: Float[Tensor, "heads query"]
     is_defined: Bool[Tensor, " query"] | None = None
-    """Rows that have a value; None = all."""
+    """Rows that have a value; None if all do."""
 
 
 RowsAndKeys = tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]
-"""Pairs: rows of a tile, counted from its first, and for each a key position."""
+"""Pairs: rows of a tile, counted from the tile's first row, and a key position for each."""
 PairsOf = Callable[[Int[Tensor, " row"]], RowsAndKeys]
-"""From the positions of some rows to pairs; keys outside the sequence are ignored."""
+"""Maps the positions of some rows to pairs; keys outside the sequence are ignored."""
 SharedName = tuple[type | None, str]
-"""Name of a sum of features or pairs, and the class that owns it; None for headwise's own."""
+"""Class that owns a sum of features or pairs (None for headwise's own), and the sum's name."""
 
 
 class Measure:
-    """Numbers per head and row, from weighted sums, single weights, or whole tiles of weights.
+    """Numbers per head and row, computed from weighted sums, single weights or whole weight tiles.
 
-    Override `finish` and any of `features`, `pairs` and `see`; all measures share one pass.
+    Override `finish` and any of `features`, `pairs` and `see`. All measures share a single pass.
     """
 
     columns: ClassVar[Mapping[str, str]]
@@ -55,9 +55,9 @@ class Measure:
         return {}
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """Single weights, by name; `sums[name]` is each row's sum of them.
+        """Single weights to read, by name; `sums[name]` is each row's sum of them.
 
-        `sums["value_" + name]` is the sum of the same weights times the lengths of their values.
+        `sums["value_" + name]` is the sum of these weights, each times the length of its value.
         """
         return {}
 
@@ -65,7 +65,7 @@ class Measure:
         """Add one tile of weights to the sums."""
 
     def finish(self, view: SequenceView, sums: "Sums") -> dict[str, RowValues]:
-        """The columns, after every tile was added."""
+        """The columns, once every tile has been added."""
         raise NotImplementedError
 
 
@@ -79,14 +79,14 @@ class Sums(dict[str, Tensor]):
     def __init__(
         self, measure: Measure, view: SequenceView, shared: Mapping[SharedName, Tensor]
     ) -> None:
-        """Start without sums; those in `shared` can be read too."""
+        """Start empty; the sums in `shared` can also be read."""
         super().__init__()
         self.measure, self.view, self.shared = measure, view, shared
         is_ours = type(measure).__module__.startswith("headwise.")
         self.owner = None if is_ours else type(measure)
 
     def __missing__(self, name: str) -> Tensor:
-        """The shared sum of that name; zeros if the rows see no key at all."""
+        """The shared sum with that name; zeros if the rows see no key at all."""
         for owner in (self.owner, None):
             if (owner, name) in self.shared:
                 return self.shared[owner, name]
@@ -94,28 +94,28 @@ class Sums(dict[str, Tensor]):
             return self.view.zeros()
         names = [*self, *(name for owner, name in self.shared if owner in (self.owner, None))]
         raise OptionError(
-            f"{type(self.measure).__name__} reads a sum {name!r} that nothing was added to: there "
+            f"{type(self.measure).__name__} reads a sum {name!r} that does not exist: the sums "
             f"are {', '.join(names)}"
         )
 
     def rows(self, name: str, span: slice) -> Float[Tensor, "heads row"]:
-        """Some rows of the measure's own sum of that name, to write into; zeros at first."""
+        """Some rows of the measure's own sum with that name, to write to; initially zeros."""
         if name not in self:
             self[name] = self.view.zeros()
         return self[name][:, span]
 
     def add(self, name: str, span: slice, part: Float[Tensor, "heads row"]) -> None:
-        """Add a tile's share to the measure's own sum."""
+        """Add a tile's part to the measure's own sum with that name."""
         rows = self.rows(name, span)
         if part.shape != rows.shape:
             raise ShapeError(
-                f"a share of {name!r} is {list(part.shape)}: give one number per head and row of a "
-                f"tile, {list(rows.shape)}"
+                f"the part to add to {name!r} has shape {list(part.shape)}: pass one number per "
+                f"head and row of the tile, {list(rows.shape)}"
             )
         rows.add_(part)
 
     def value_share(self, name: str) -> Float[Tensor, "heads query"]:
-        """Share of the named weights in the row's weights, each times the length of its value."""
+        """Share of the row's value-weighted attention that is on the keys of `name`."""
         return self[f"value_{name}"] / self._value_sums
 
     @cached_property
@@ -124,7 +124,7 @@ class Sums(dict[str, Tensor]):
 
 
 def with_value_columns(masses: Mapping[str, str]) -> dict[str, str]:
-    """The columns of some masses, and of their value-weighted shares."""
+    """Columns and their meanings, for masses and for their value-weighted shares."""
     return {**masses} | {
         f"value_{name}": meaning.replace("Mean weight", "Share of the value-weighted attention")
         for name, meaning in masses.items()
@@ -135,7 +135,7 @@ class MassMeasure(Measure):
     """Masses, each the sum of a row's weights on some keys, and their value-weighted shares."""
 
     def rows(self, layout: RowLayout) -> Mapping[str, Bool[Tensor, " query"] | None]:
-        """The rows on which each mass is defined, by name; None = all."""
+        """The rows where each mass is defined, by name; None if it is defined on all."""
         raise NotImplementedError
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
@@ -149,7 +149,7 @@ class MassMeasure(Measure):
 
 
 def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
-    """Every column of every measure that serves the view, in one pass over its weights.
+    """Every column of every measure that serves the view, computed in one pass over its weights.
 
     A row that sees no key has no weights and no value in any column.
     """
@@ -180,7 +180,7 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
         if undescribed := new.keys() - sums.measure.columns.keys():
             raise OptionError(
                 f"{type(sums.measure).__name__} returns a column {min(undescribed)!r} that its "
-                f"columns do not describe: they are {', '.join(sums.measure.columns)}"
+                f"`columns` do not list: they are {', '.join(sums.measure.columns)}"
             )
         columns |= new
     return _without_blind_rows(view, columns)
@@ -189,7 +189,7 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
 def _feature_adder(
     view: SequenceView, features: Mapping[SharedName, Tensor], shared: dict[SharedName, Tensor]
 ) -> Callable[[TileWeights], None]:
-    """Put a sum per feature into `shared`; returns a function that adds a tile to them."""
+    """Put a sum per feature into `shared`; return a function that adds a tile to these sums."""
     like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
     stacked = torch.stack([numbers.to(like).expand(shape) for numbers in features.values()], -1)
     summed = like.new_zeros(len(stacked), len(view.layout.rows), len(features))
@@ -205,9 +205,9 @@ def _feature_adder(
 def _pair_adder(
     view: SequenceView, pairs: Mapping[SharedName, PairsOf], shared: dict[SharedName, Tensor]
 ) -> Callable[[TileWeights], None]:
-    """Put two sums per name into `shared`; returns a function that adds a tile to them.
+    """Put two sums per name into `shared`; return a function that adds a tile to these sums.
 
-    One is of the weights, one of the weights times the lengths of their values, if these are known.
+    One sums the weights. The other sums each weight times its value's length, if values are known.
     """
     layout, norms = view.layout, view.value_norms
     shape = (layout.num_heads, len(pairs), len(layout.rows))
@@ -232,11 +232,11 @@ def _pair_adder(
 
 
 Picks = tuple[Int[Tensor, " picks"], Int[Tensor, " picks"], Int[Tensor, " picks"]]
-"""Single weights of a tile: their cells in it, their keys, and the sums they belong to."""
+"""Single weights in a tile: their cells, their keys, and the sums they are added to."""
 
 
 def _find_picks(layout: RowLayout, tile: TileWeights, pairs: Mapping[SharedName, PairsOf]) -> Picks:
-    """The pairs inside a tile, cached for the next layer if they are few."""
+    """The pairs inside a tile, cached for the next layer if there are few."""
     block, num_rows = tile.block, len(layout.rows)
     cache: dict[object, Picks] = layout.once("picks", dict)
     key = (tuple(pairs), tile.span.start, block.low)

@@ -1,4 +1,4 @@
-"""Offsets: how much attention goes to the key at a fixed distance."""
+"""Offsets: how much attention goes to keys at fixed offsets from the query."""
 
 from functools import partial
 from typing import ClassVar
@@ -28,19 +28,18 @@ class Offsets(MassMeasure):
 
     columns: ClassVar[dict[str, str]] = with_value_columns(
         {
-            name: f"Mean weight on the token {abs(offset)} {'before' if offset < 0 else 'after'}, "
-            "0 to 1."
+            name: f"Mean weight on the token at offset {offset:+} from the query, 0 to 1."
             for name, offset in OFFSETS.items()
         }
         | {"self": "Mean weight on the token itself, 0 to 1."}
     )
 
     def serves(self, view: SequenceView) -> bool:
-        """Distances need queries and keys of one sequence."""
+        """Whether queries and keys come from the same sequence, so that offsets are defined."""
         return not view.layout.is_cross
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """The key at each offset that queries may see; empty without distances."""
+        """The key at each offset that queries may see; empty for cross attention."""
         if layout.is_cross:
             return {}
         return {

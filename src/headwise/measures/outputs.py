@@ -7,16 +7,16 @@ from headwise.measures.sequence_view import SequenceView, lengths_after, positiv
 
 
 class Outputs(Measure):
-    """Lengths and shares of `mixed_h Wo_h`, the part of the layer's output that a head makes.
+    """Lengths and shares of `mixed_h Wo_h`, the part of the layer's output that one head adds.
 
-    The share is the part's length over the sum of all heads' lengths: parts that cancel each other
-    count as much as parts that add up.
+    The share is the part's length divided by the sum over all heads, so parts that cancel each
+    other count as much as parts that add up.
     """
 
     columns: ClassVar[dict[str, str]] = {
-        "output_norm": "Mean length of what the head adds to the layer's output.",
-        "output_share": "Mean of that length over its sum over the layer's heads, 0 to 1; the "
-        "heads of a layer add up to 1.",
+        "output_norm": "Mean length of the vector that the head adds to the layer's output.",
+        "output_share": "Mean of that length divided by its sum over the layer's heads, 0 to 1; "
+        "the shares of a layer's heads add up to 1.",
     }
 
     def serves(self, view: SequenceView) -> bool:
@@ -24,7 +24,7 @@ class Outputs(Measure):
         return view.output_roots is not None
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Lengths of the rows' outputs, and each head's share in their sum."""
+        """Length of each head's output in each row, and its share of the sum over heads."""
         assert view.output_roots is not None
         mixed = view.sequence.mixed
         if len(view.layout.rows) < mixed.shape[1]:

@@ -1,4 +1,4 @@
-"""Repeats: attention to earlier copies of a token, and to what came after them."""
+"""Repeats: attention to earlier copies of a token, and to the tokens that followed them."""
 
 from functools import partial
 from typing import ClassVar
@@ -12,27 +12,27 @@ from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
-"""Distance from an earlier copy of the query's token to the key of each mass."""
+"""For each mass: distance from an earlier copy of the query's token to the key."""
 
 
 class Repeats(MassMeasure):
-    """Weights of the pairs that repetition makes.
+    """Weights on earlier copies of the query's token, and on the tokens after these copies.
 
-    Duplicate: keys before the query with its token. Induction (https://arxiv.org/abs/2209.11895):
-    keys whose own previous token is the query's. Both over the rows that have such a key.
+    Duplicate: earlier keys with the query's token. Induction (https://arxiv.org/abs/2209.11895):
+    keys whose previous token is the query's. Both are means over the rows that have such a key.
     """
 
     columns: ClassVar[dict[str, str]] = with_value_columns(
         {
-            "duplicate": "Mean weight on earlier copies of the query's token, over the rows that "
-            "have one, 0 to 1.",
+            "duplicate": "Mean weight on earlier copies of the query's token, over the rows with "
+            "such a copy, 0 to 1.",
             "text_induction": "Mean weight on the tokens that followed earlier copies of the "
-            "query's token, over the rows that have one, 0 to 1.",
+            "query's token, over the rows with such a copy, 0 to 1.",
         }
     )
 
     def serves(self, view: SequenceView) -> bool:
-        """Whether the view has tokens, and queries and keys of one sequence."""
+        """Whether the keys are tokens and come from the same sequence as the queries."""
         return view.layout.tokens is not None and not view.layout.is_cross
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
@@ -42,7 +42,7 @@ class Repeats(MassMeasure):
         return {name: partial(_earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
 
     def rows(self, layout: RowLayout) -> dict[str, Tensor]:
-        """The rows whose token has come before."""
+        """The rows whose token has occurred before."""
         return dict.fromkeys(SHIFTS, layout.has_copy)
 
 

@@ -1,8 +1,8 @@
 """Views: the measured rows of one sequence, the keys they may see, and their weights in a layer.
 
-In: a sequence of a call, positions and tokens. Out: a `RowLayout`, with all that follows from
-positions alone, which the layers of a batch share; and a `SequenceView`, with the weights of one
-layer in tiles, small enough for the processor's cache. The measures turn them into numbers.
+In: one sequence in a call, with positions and tokens. Out: a `RowLayout`, which does not depend
+on the weights and is shared by the layers of a batch, and a `SequenceView`: one layer's weights
+in tiles small enough for the processor's cache. The measures turn both into numbers.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -24,17 +24,17 @@ Made = TypeVar("Made")
 TILE_NUMBERS = 1 << 20
 """Maximum number of weights in a tile, over all heads: 4 MiB in float32."""
 TILE_ROWS, TILE_KEYS = 128, 1024
-"""Maximum rows and keys of a tile; small tiles waste less along the edge of a causal triangle."""
+"""Maximum rows and keys per tile; small tiles waste less along the edge of a causal triangle."""
 LEAST_LOG = -87.0
-"""Smallest log of a weight, 1e-38, which changes no sum: the exponential of smaller logs, which
-float32 cannot represent, takes thirty times as long."""
+"""Lower limit for log-weights: a weight of 1e-38 changes no sum, and exponentials of lower logs,
+which are subnormal in float32, take thirty times as long."""
 AT_ONCE = 2048
-"""Rows that are multiplied by the output projection at a time."""
+"""Number of rows to multiply by the output projection at a time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowLayout:
-    """Rows of one sequence, and the keys they may see; a layout with a mask serves one layer."""
+    """Rows of one sequence and the keys they may see; with a mask, valid for one layer only."""
 
     rows: Int[Tensor, " query"]
     """Positions of the measured queries, in order."""
@@ -43,11 +43,11 @@ class RowLayout:
     num_keys: int
     band: Band
     has_mask: bool
-    """Whether something besides the band may hide keys."""
+    """Whether anything other than the band may hide keys."""
     tokens: KeyTokens | None
     """Tokens of the keys; None if the keys are not tokens, as in an image."""
     is_cross: bool
-    """Whether queries and keys are from different sequences, without distances between them."""
+    """Whether queries and keys are from different sequences, so that distances are undefined."""
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -59,7 +59,7 @@ class RowLayout:
         *,
         is_cross: bool = False,
     ) -> "RowLayout":
-        """The layout of some rows of a sequence."""
+        """The layout for `rows` of a sequence."""
         return cls(
             rows=rows,
             num_heads=sequence.num_heads,
@@ -85,28 +85,28 @@ class RowLayout:
 
     @property
     def row_weight(self) -> float:
-        """Number of rows of the sequence that each measured row counts as."""
+        """Number of the sequence's rows that each measured row represents."""
         return self.num_queries / len(self.rows)
 
     @cached_property
     def places(self) -> Int[Tensor, " query"]:
-        """Key position of each measured query."""
+        """Position of each measured query among the keys."""
         return self.rows + self.band.offset
 
     @cached_property
     def has_copy(self) -> Bool[Tensor, " query"]:
-        """Which rows have their own token at an earlier key; only if queries are keys."""
+        """Which rows have their own token at an earlier key; not for cross attention."""
         assert self.tokens is not None
         return self.tokens.has_copy[self.places]
 
     @cached_property
     def seen_range(self) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
-        """First key that each row sees, and the one after its last; only without a mask."""
+        """First key that each row sees, and the key after its last; valid only without a mask."""
         return self.band.range_of(self.rows, self.num_keys)
 
     @cached_property
     def blocks(self) -> list[tuple[slice, Tile]]:
-        """Tiles that cover all that the rows may see, each with its rows among all."""
+        """Tiles that cover every key the rows may see, each with the slice of rows it covers."""
         width = min(self.num_keys, TILE_KEYS)
         fitting = max(1, TILE_NUMBERS // (self.num_heads * width))
         size, blocks = min(len(self.rows), TILE_ROWS, fitting), []
@@ -125,7 +125,7 @@ class Scratch:
     _rooms: Tensor | None = None
 
     def rooms(self, numbers: int, like: Tensor) -> Float[Tensor, "two numbers"]:
-        """Memory for `numbers` numbers, twice; overwrites earlier contents."""
+        """Two buffers of at least `numbers` numbers each, which all callers share."""
         rooms, kind = self._rooms, (like.dtype, like.device)
         if rooms is None or rooms.shape[1] < numbers or (rooms.dtype, rooms.device) != kind:
             self._rooms = rooms = like.new_empty(2, numbers)
@@ -134,23 +134,23 @@ class Scratch:
 
 @dataclass(frozen=True, eq=False)
 class TileWeights:
-    """The weights of a tile, and their logs."""
+    """A tile's weights and their logs."""
 
     logs: Float[Tensor, "heads query key"]
     weights: Float[Tensor, "heads query key"]
     span: slice
-    """The tile's rows among those of the view."""
+    """Indices of the tile's rows among the view's rows."""
     block: Tile
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SequenceView:
-    """Rows of one sequence's attention in one layer."""
+    """One layer's attention for the measured rows of one sequence."""
 
     sequence: SequenceWeights
     layout: RowLayout
     output_roots: Float[Tensor, "heads d_value width"] | None
-    """Per head, a matrix that gives vectors the same lengths as its part of the projection."""
+    """A matrix per head that changes vectors' lengths as the output projection does."""
     scratch: Scratch = field(default_factory=Scratch, repr=False)
 
     def zeros(self) -> Float[Tensor, "heads query"]:
@@ -170,7 +170,7 @@ class SequenceView:
         return self.layout.once(("sees", keys), lambda: (self.seen >= keys).all(0))
 
     def sees(self, keys: Int[Tensor, " query"]) -> Bool[Tensor, "#heads query"]:
-        """Whether each row may see one key, which may be outside the sequence."""
+        """Whether each row may see its key in `keys`, which may be outside the sequence."""
         if not self.layout.has_mask:
             low, high = self.layout.seen_range
             return ((keys >= low) & (keys < high))[None]
@@ -181,7 +181,7 @@ class SequenceView:
 
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
-        """Whether each row may see each key, for layouts with a mask."""
+        """Whether each row may see each key; only for layouts with a mask."""
         assert self.sequence.computation is not None
         bias = bias_tile(self.sequence.computation, self.layout.rows, 0, self.layout.num_keys)
         assert bias is not None
@@ -204,7 +204,7 @@ class SequenceView:
         return value_lengths(self.sequence, self.output_roots)
 
     def tiles(self) -> Iterator[TileWeights]:
-        """All weights of the rows, one tile at a time; each tile overwrites the last."""
+        """All weights of the rows, one tile at a time; each tile overwrites the previous one."""
         blocks = self.layout.blocks
         largest = max((len(block.rows) * block.width for _, block in blocks), default=0)
         rooms = self.scratch.rooms(self.layout.num_heads * largest, self.sequence.mixed)
@@ -228,11 +228,11 @@ def value_lengths(
 def lengths_after(
     rows: Float[Tensor, "... row d_value"], roots: Float[Tensor, "... d_value width"]
 ) -> Float[Tensor, "... row"]:
-    """Length of each row after a matrix; multiplies a few rows at a time to save memory."""
+    """Length of each row after multiplication by `roots`, a few rows at a time to save memory."""
     parts = rows.split(AT_ONCE, dim=-2)
     return torch.cat([torch.linalg.vector_norm(part @ roots, dim=-1) for part in parts], -1)
 
 
 def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor with 1 instead of 0, as a divisor where the dividend is 0 too."""
+    """The tensor with zeros replaced by 1, as a divisor where the dividend is also 0."""
     return tensor.masked_fill(tensor == 0, 1)

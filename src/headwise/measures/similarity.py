@@ -1,7 +1,7 @@
-"""Similarity: how alike two heads are, in their outputs and in where they look.
+"""Similarity: how similar two heads are, in their outputs and in where they look.
 
-In: a few rows of every layer. Out: for each pair of heads, linear CKA of their outputs, across
-layers too, and within a layer the Jensen-Shannon divergence of their weights.
+In: a few rows of every layer. Out: linear CKA of the outputs of every pair of heads, and the
+Jensen-Shannon divergence between the weights of every pair of heads in the same layer.
 """
 
 import math
@@ -15,17 +15,18 @@ ROWS = 128
 LOOKS = 8
 """Maximum number of rows per document for comparing weights."""
 PAIRS_AT_ONCE = 32
-"""Pairs of heads whose weights are compared at once."""
+"""Number of pairs of heads whose weights are compared at once."""
 
 
 def centred_kernels(outputs: Float[Tensor, "heads row d_value"]) -> Float[Tensor, "heads row row"]:
-    """Inner products of every two rows' outputs, corrected for the bias of few rows.
+    """Inner products of every two rows' outputs, corrected for the bias that few rows cause.
 
-    Products of two such kernels are the unbiased HSIC of https://arxiv.org/abs/2010.15327 times
-    `n (n - 3)`, whose sums over documents converge to CKA whatever the documents' lengths.
+    The inner product of two such kernels is `n (n - 3)` times the unbiased HSIC of
+    https://arxiv.org/abs/2010.15327. CKA computed from its sums over documents converges whatever
+    the documents' lengths.
     """
     count = outputs.shape[1]
-    outputs = outputs - outputs.mean(1, keepdim=True)  # changes nothing but how much is rounded
+    outputs = outputs - outputs.mean(1, keepdim=True)  # only reduces rounding errors
     kernels = outputs @ outputs.mT
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(-1) / (count - 2)
@@ -37,21 +38,21 @@ def centred_kernels(outputs: Float[Tensor, "heads row d_value"]) -> Float[Tensor
 
 
 def pairwise_hsic(kernels: Float[Tensor, "heads row row"]) -> Float[Tensor, "heads heads"]:
-    """HSIC of every two heads from their kernels, per pair of rows."""
+    """Unbiased HSIC of every pair of heads, computed from their kernels."""
     count = kernels.shape[1]
     flat = kernels.flatten(1)
     return flat @ flat.T / (count * (count - 3))
 
 
 def cka(hsic: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
-    """Linear CKA of every two heads from summed HSIC: 1 for outputs that differ by a rotation."""
+    """Linear CKA of every pair of heads from summed HSIC; 1 if outputs differ only by rotation."""
     norms = hsic.diagonal().clamp(min=0).sqrt()
     scale = norms[:, None] * norms
     return (hsic / scale.masked_fill(scale == 0, math.nan)).clamp(max=1)
 
 
 def divergences(weights: Float[Tensor, "heads row key"]) -> Float[Tensor, "heads heads row"]:
-    """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
+    """Jensen-Shannon divergence between every two heads in each row, in nats, 0 to ln 2."""
     entropies = _entropies(weights)
     results = weights.new_zeros(len(weights), len(weights), weights.shape[1])
     pairs = torch.combinations(torch.arange(len(weights), device=weights.device))

@@ -1,4 +1,4 @@
-"""Uniform: the masses of a head that gives all its keys equal weights."""
+"""Uniform: the masses of a head that attends equally to all the keys it may see."""
 
 from typing import ClassVar
 
@@ -13,15 +13,15 @@ from headwise.measures.sequence_view import SequenceView, positive
 
 
 class Uniform(Measure):
-    """The baseline of the roles: masses under equal weights on the keys that a row may see."""
+    """The baseline for roles: masses if the weights on all the keys a row may see are equal."""
 
     columns: ClassVar[dict[str, str]] = {
-        f"uniform_{name}": f"The {name} mass of a head with equal weights, 0 to 1."
+        f"uniform_{name}": f"Value of `{name}` for a head with equal weights, 0 to 1."
         for name in (*OFFSETS, "first", "first4", "special", "punctuation", "duplicate")
     }
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
+        """Share of the keys seen that belong to each mass, over the same rows as the mass."""
         name = ("uniform", view.sequence.mixed.dtype)
         return view.layout.once(name, lambda: _uniform_columns(view))
 

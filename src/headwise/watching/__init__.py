@@ -1,1 +1,1 @@
-"""A running model becomes attention calls; gates on heads."""
+"""Records the attention calls of a running model, and gates its heads."""

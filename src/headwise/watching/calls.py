@@ -1,7 +1,8 @@
-"""Calls: one attention computation of one layer, as the model ran it.
+"""Calls: one layer's attention computation, exactly as the model ran it.
 
-In: the real queries, keys and values with the rules that applied, or the weights of a module that
-returns only these. Out: `lse`, `attend` and `weight_at`, which need no full weight matrix.
+In: the model's queries, keys and values with the rules that applied to them, or only the weights
+if the module returns nothing else. Out: `lse`, `attend` and `weight_at`, which do not build the
+full weight matrix.
 """
 
 from dataclasses import dataclass, replace
@@ -20,18 +21,18 @@ from headwise.watching.sequence_weights import LOWEST, SequenceWeights
 from headwise.watching.sites import Site, output_weight
 
 LARGEST_WEIGHTS = 2 << 30
-"""Most bytes of a weight matrix that `weights()` returns."""
+"""Maximum size, in bytes, of a weight matrix that `weights()` returns."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SiteCall:
-    """Base of all calls: a site in the model, and the outputs of its heads."""
+    """Base class of all calls: a site in the model and the outputs of its heads."""
 
     site: Site
     mixed: Float[Tensor, "batch heads query d_value"]
     """Each head's weighted mean of the values, before any gate."""
     is_direct: bool = True
-    """Whether `mixed` is the output projection's input; some models put a gate or norm between."""
+    """Whether `mixed` is the output projection's input; some models apply a gate or norm first."""
 
     def __repr__(self) -> str:
         batch, heads, queries = self.mixed.shape[:3]
@@ -40,12 +41,12 @@ class SiteCall:
 
     @property
     def layer(self) -> int:
-        """Number of the layer, from 0."""
+        """Layer number, starting at 0."""
         return self.site.layer
 
     @property
     def stack(self) -> str:
-        """The layer's stack; "" in a model with one stack."""
+        """Name of the layer's stack; "" in a model with one stack."""
         return self.site.stack
 
     @property
@@ -55,12 +56,12 @@ class SiteCall:
 
     @property
     def num_queries(self) -> int:
-        """Number of queries of each sequence, padding included."""
+        """Number of queries per sequence, padding included."""
         return self.mixed.shape[2]
 
     @cached_property
     def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
-        """Matrix of the output projection; None if it is unknown, or `mixed` is not its input."""
+        """The output projection's matrix; None if it is unknown or `mixed` is not its input."""
         if self.site.output_projection is None or not self.is_direct:
             return None
         weight = output_weight(self.site.output_projection).detach()
@@ -80,7 +81,7 @@ class AttentionCall(SiteCall):
 
     @property
     def num_keys(self) -> int:
-        """Number of keys of each sequence, padding included."""
+        """Number of keys per sequence, padding included."""
         return self.keys.shape[2]
 
     @cached_property
@@ -93,7 +94,7 @@ class AttentionCall(SiteCall):
     def attend(
         self, features: Float[Tensor, "#batch #kv_heads key width"]
     ) -> Float[Tensor, "batch heads query width"]:
-        """Weighted sum of any features of the keys, for each row."""
+        """Sum of `features` over the keys, weighted by each row's attention."""
         wide = at_least_float32(self.keys)
         queries, keys = self.queries.to(wide), self.keys.to(wide)
         return attend(queries, keys, features.to(wide), rules=self._certain_rules)
@@ -101,7 +102,7 @@ class AttentionCall(SiteCall):
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
-        """Single weights, one for each pair of a query and a key position."""
+        """Single weights, one for each pair of query and key positions."""
         query = _check_positions(query, self.num_queries, "query")
         key = _check_positions(key, self.num_keys, "key")
         computation, wide = self._computation, at_least_float32(self.keys)
@@ -130,15 +131,15 @@ class AttentionCall(SiteCall):
         return Computation.of(self.queries, self.keys, self.values, self._certain_rules)
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
-        """All weights, `heads x query x key` per sequence; OptionError if they are too many."""
+        """All weights, `heads x query x key` per sequence; OptionError if they are too large."""
         check_weights_fit(self.queries.shape[:3].numel() * self.num_keys, self.site)
         rules = self._certain_rules
         return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """Weights of one sequence between some queries and keys, without gradients.
+        """One sequence's weights between the given queries and keys, without gradients.
 
-        `queries` and `keys` are the spans of its real tokens. Computes in float32 or float64.
+        `queries` and `keys` span the sequence's real tokens. Computes in float32 or float64.
         """
         wide, row = at_least_float32(self.queries), slice(index, index + 1)
         queries = slice(*queries.indices(self.num_queries))
@@ -170,13 +171,13 @@ class AttentionCall(SiteCall):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class WeightsCall(SiteCall):
-    """One layer's attention on one batch, of a module that returns only its weights."""
+    """One layer's attention on one batch, from a module that returns only its weights."""
 
     known_weights: Float[Tensor, "batch heads query key"]
 
     @property
     def num_keys(self) -> int:
-        """Number of keys of each sequence, padding included."""
+        """Number of keys per sequence, padding included."""
         return self.known_weights.shape[3]
 
     def snapshot(self) -> "WeightsCall":
@@ -185,7 +186,7 @@ class WeightsCall(SiteCall):
 
     @property
     def lse(self) -> Float[Tensor, "batch heads query"]:
-        """Raises ModelError: the denominator of a row does not follow from its weights."""
+        """Raises ModelError: a row's softmax denominator cannot be recovered from its weights."""
         raise ModelError(
             f"{self.site.layer_name} has no log-sum-exps: its module returns only weights "
             f"({type(self.site.module).__name__} does not use transformers' attention interface)"
@@ -194,23 +195,23 @@ class WeightsCall(SiteCall):
     def attend(
         self, features: Float[Tensor, "#batch #heads key width"]
     ) -> Float[Tensor, "batch heads query width"]:
-        """Weighted sum of any features of the keys, for each row."""
+        """Sum of `features` over the keys, weighted by each row's attention."""
         wide = at_least_float32(self.known_weights)
         return self.known_weights.to(wide) @ features.to(wide)
 
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
-        """Single weights, one for each pair of a query and a key position."""
+        """Single weights, one for each pair of query and key positions."""
         query = _check_positions(query, self.num_queries, "query")
         return self.known_weights[:, :, query, _check_positions(key, self.num_keys, "key")]
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
-        """All weights; in training mode, after dropout."""
+        """All weights; in training mode, with dropout already applied."""
         return self.known_weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """Weights of one sequence between some queries and keys, in float32 or float64."""
+        """One sequence's weights between the given queries and keys, in float32 or float64."""
         wide = at_least_float32(self.known_weights)
         return SequenceWeights(
             mixed=self.mixed[index, :, queries].detach().to(wide),
@@ -227,18 +228,18 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
 
 
 def _copy_if_written(tensor: Tensor) -> Tensor:
-    """The tensor, or a copy if it was written into in place and may be again."""
+    """The tensor, or a copy if it has been modified in place and may be modified again."""
     return tensor.clone() if tensor.is_inference() or tensor._version > 0 else tensor
 
 
 def _check_positions(
     positions: Int[Tensor, " pairs"], count: int, name: str
 ) -> Int[Tensor, " pairs"]:
-    """Positions in `0..count - 1`, with negative ones counted from the end; raises for others."""
+    """Map negative positions to `0..count - 1`; raise ShapeError if one is out of range."""
     if len(positions) and not -count <= int(positions.min()) <= int(positions.max()) < count:
         low, high = int(positions.min()), int(positions.max())
         raise ShapeError(
-            f"{name} positions are from {low} to {high}: they must be in 0..{count - 1}, or "
+            f"{name} positions range from {low} to {high}: they must be in 0..{count - 1}, or "
             "negative to count from the end"
         )
     return positions % count if count else positions

@@ -1,8 +1,8 @@
-"""Gates: factors on the output of each head, before the output projection mixes the heads.
+"""Gates: factors that scale each head's output before the output projection mixes the heads.
 
 In: a model and the heads to silence, or a gate for every head. Out: the same model, gated inside a
-`with` block. Gating the projection's output instead would be wrong: there the heads are mixed. If a
-model has its own gate or norm between heads and projection, these gates come before it.
+`with` block. Gating the projection's output would be wrong, because the heads are mixed there. If a
+model has its own gate or norm between heads and projection, these gates are applied before it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from headwise.watching.watch import observe, watch
 
 @dataclass(frozen=True)
 class MeanOutputs:
-    """Mean output of each head: a replacement for silenced heads that keeps the average."""
+    """Mean output of each head: replaces a silenced head's output without changing its average."""
 
     by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
 
@@ -35,7 +35,7 @@ class MeanOutputs:
         """Mean outputs of one layer's heads."""
         if (site.stack, site.layer) not in self.by_layer:
             raise OptionError(
-                f"means has no {site.layer_name}: measure that layer with mean_outputs too",
+                f"means lacks {site.layer_name}: measure that layer with mean_outputs too",
                 option="means",
             )
         return self.by_layer[site.stack, site.layer]
@@ -73,10 +73,10 @@ def gate(
     *,
     means: MeanOutputs | None = None,
 ) -> Iterator[None]:
-    """Multiply the outputs of heads by gates inside the block; gates may be learned.
+    """Multiply heads' outputs by gates inside the block; the gates can be trained.
 
-    `gates` maps layers, `L3` or `encoder.L3`, to tensors `[heads]` or `[batch, heads]`; layers that
-    are not named do not change. With `means`, a gate moves a head's output towards its mean instead
+    `gates` maps layer names (`L3` or `encoder.L3`) to tensors `[heads]` or `[batch, heads]`;
+    other layers do not change. With `means`, a gate moves a head's output towards its mean instead
     of towards zero.
 
     gates = {"L0": torch.ones(12, requires_grad=True)}
@@ -85,7 +85,7 @@ def gate(
     """
     if not isinstance(gates, Mapping) or not all(isinstance(g, Tensor) for g in gates.values()):
         raise OptionError(
-            "gates must be a mapping from layers to tensors, such as {'L0': torch.ones(12)}",
+            "gates must be a mapping from layer names to tensors, such as {'L0': torch.ones(12)}",
             option="gates",
         )
     model = as_module(model)
@@ -105,7 +105,7 @@ def gate(
 
 
 def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> MeanOutputs:
-    """Mean output of each head over the real tokens of some batches, without dropout."""
+    """Mean output of each head over the real tokens in `batches`, without dropout."""
     model = as_module(model)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
@@ -122,21 +122,21 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
         for inputs in batches:
             if not isinstance(inputs, Mapping):
                 raise OptionError(
-                    f"batches has a {type(inputs).__name__}: pass a list of mappings from the "
-                    "names of the model's inputs to tensors, as in "
+                    f"batches contains a {type(inputs).__name__}: pass a list of mappings from "
+                    "the names of the model's inputs to tensors, such as "
                     "[tokenizer(texts, return_tensors='pt')]",
                     option="batches",
                 )
             forward_batch(model, inputs)
     if not counts:
-        raise OptionError("batches is empty: pass at least one", option="batches")
+        raise OptionError("batches is empty: pass at least one batch", option="batches")
     if not all(counts.values()):
         raise OptionError("batches has only padding: pass batches with tokens", option="batches")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
 
 
 def _replace_heads(site: Site, heads: list[int], mean: Tensor | None, mixed: Tensor) -> Tensor:
-    """`mixed` with zeros, or their means, for the outputs of some heads."""
+    """`mixed` with the outputs of `heads` replaced by zeros, or by `mean` if given."""
     _check_heads(heads, site, mixed.shape[1])
     is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
     is_silent[heads] = True
@@ -145,12 +145,12 @@ def _replace_heads(site: Site, heads: list[int], mean: Tensor | None, mixed: Ten
 
 
 def _scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -> Tensor:
-    """`mixed` times a gate per head, which moves the head's output towards zero or its mean."""
+    """`mixed` with each head's output moved towards zero, or towards its mean, by its gate."""
     batch, heads = mixed.shape[:2]
     if gates.shape not in ((heads,), (1, heads), (batch, heads)):
         raise OptionError(
-            f"the gates of {site.layer_name} are {list(gates.shape)}: they must be "
-            f"[heads {heads}], or [batch {batch}, heads {heads}]"
+            f"the gates for {site.layer_name} have shape {list(gates.shape)}: use "
+            f"[heads {heads}] or [batch {batch}, heads {heads}]"
         )
     factors = gates.to(mixed)[..., None, None]
     if mean is None:
@@ -162,8 +162,8 @@ def _fit_mean(mean: Tensor, mixed: Tensor, site: Site) -> Float[Tensor, "heads 1
     heads, size = mixed.shape[1::2]
     if mean.shape != (heads, size):
         raise OptionError(
-            f"the mean outputs of {site.layer_name} are {list(mean.shape)}, but its heads output "
-            f"[heads {heads}, d_value {size}]: measure them on this model"
+            f"the mean outputs for {site.layer_name} have shape {list(mean.shape)}, but its heads "
+            f"output [heads {heads}, d_value {size}]: measure them on this model"
         )
     return mean.to(mixed)[:, None]
 

@@ -1,7 +1,7 @@
-"""Hooks: inputs and outputs of modules, recorded call by call.
+"""Hooks: record the inputs and outputs of modules, call by call.
 
-In: modules by name. Out: a `ModuleCall` for every call inside a `with` block. Attention calls with
-their queries and keys are in `watch.py`.
+In: modules by name. Out: a `ModuleCall` for every call inside a `with` block. To record
+attention calls with their queries and keys, see `watch.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class ModuleCall:
-    """One call of a module: its arguments as they were, and its result without gradients."""
+    """One call of a module: its arguments as passed, and its result without gradients."""
 
     name: str
     args: tuple[Any, ...]
@@ -37,7 +37,7 @@ class ModuleCall:
 
 @contextmanager
 def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Record every call of these modules inside the block, in the order in which they return."""
+    """Record every call of these modules inside the block, in the order the calls return."""
     calls: list[ModuleCall] = []
 
     def keep(
@@ -53,7 +53,7 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
 
 
 def detach_all(value: Any) -> Any:
-    """A tensor, or a tuple of tensors, without gradients; anything else is returned as it is."""
+    """A tensor, or a tuple of tensors, without gradients; anything else is returned unchanged."""
     if isinstance(value, Tensor):
         return value.detach()
     return tuple(map(detach_all, value)) if type(value) is tuple else value

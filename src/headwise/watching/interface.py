@@ -1,4 +1,4 @@
-"""The interface: a transformers model computes its attention here while it is watched.
+"""Interface: computes a transformers model's attention while the model is watched.
 
 In: transformers' attention call. Out: its result, and an `AttentionCall` for each observer of the
 module. One attention function and one mask function are registered with transformers under the name
@@ -37,7 +37,7 @@ Change = Callable[[Tensor], Tensor]
 
 @dataclass(eq=False)
 class CallObserver:
-    """Receives the calls of some sites, or changes the outputs of their heads."""
+    """Receives the calls at some sites, or changes the outputs of their heads."""
 
     each: Callable[[Call], None] | None = None
     change: Change | None = None
@@ -46,7 +46,7 @@ class CallObserver:
     """A call whose output projection has not run yet, and the hook on that projection."""
 
     def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
-        """Keep a call until its output projection runs, to see whether `output` is its input."""
+        """Keep a call until its output projection runs, to check whether `output` is the input."""
         assert self.each is not None
         projection = call.site.output_projection
         if projection is None:
@@ -56,11 +56,11 @@ class CallObserver:
         def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
             self.release(is_direct=bool(inputs) and _are_equal(inputs[0], output))
 
-        # Before all other hooks, which may change the input.
+        # Run before all other hooks, because they may change the input.
         self.pending = call, projection.register_forward_pre_hook(project, prepend=True)
 
     def release(self, *, is_direct: bool = False) -> None:
-        """Pass the pending call on, if there is one; not direct if its projection never ran."""
+        """Pass on the pending call, if any; it is not direct if its projection never ran."""
         if (call := self.drop()) is not None and self.each is not None:
             self.each(call if is_direct else replace(call, is_direct=False))
 
@@ -74,7 +74,7 @@ class CallObserver:
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same numbers in the same order, as far as these are known."""
+    """Whether two tensors have the same numbers in the same order; True if these are unknown."""
     if first.numel() != second.numel():
         return False
     if not can_be_read(first):
@@ -90,10 +90,10 @@ OBSERVERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
 """Observers of each module, in the order in which they were attached."""
 
 CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-"""Calls of each shared module since its layer loop began."""
+"""Number of calls of each shared module since its layer loop began."""
 
 CHANGES: dict[Hashable, tuple[Callable[[], None], int]] = {}
-"""Changes that several blocks may need: a function that undoes each, and the number of blocks."""
+"""Changes that several blocks may share: the function that undoes each, and how many share it."""
 CHANGES_LOCK = threading.Lock()
 
 
@@ -107,11 +107,11 @@ def headwise_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention in transformers' signature, which also notifies the module's observers."""
+    """Attention with transformers' signature; also notifies the module's observers."""
     if options.get("cache") is not None:
         raise ModelError(
             f"{type(module).__name__} cannot be watched under continuous batching, because its "
-            "keys are in a paged cache: generate without it"
+            "keys are in a paged cache: generate without continuous batching"
         )
     rules = _read_rules(module, query, key, attention_mask, options)
     rules = replace(rules, scale=scaling, dropout=dropout)
@@ -127,7 +127,7 @@ def headwise_attention(
         if observer.change is not None:
             output = observer.change(output)
     output = output.transpose(1, 2).contiguous()
-    for site, observer in reversed(entries):  # hooks are prepended: the last one runs first
+    for site, observer in reversed(entries):  # hooks are prepended, so the last one runs first
         if observer.each is not None:
             call = AttentionCall(
                 site=site,
@@ -154,13 +154,13 @@ def _returns_weights() -> bool:
 
 
 def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
-    """Raise ModelError if queries or keys overflowed, for which torch's kernel returns zeros."""
-    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # the sum is much faster
+    """Raise ModelError if queries or keys overflowed, because torch's kernel would return zeros."""
+    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # summing is much faster
         return
     if not (query.isfinite().all() and key.isfinite().all()):
         dtype = str(query.dtype).removeprefix("torch.")
         raise ModelError(
-            f"{site.layer_name} cannot be measured: its queries or keys have NaN or infinities in "
+            f"{site.layer_name} cannot be measured: its queries or keys have NaN or infinity in "
             f"{dtype}, so every result would be NaN; load the model in a wider dtype"
         )
 
@@ -177,7 +177,7 @@ def _current_entries(module: nn.Module) -> list[Entry]:
 def _read_rules(
     module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, options: dict[str, Any]
 ) -> Rules:
-    """transformers' arguments as rules for `attend`."""
+    """Convert transformers' arguments to rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
     make_rules = mask.make_rules if isinstance(mask, StructuredMask) else None
     if mask is None:
@@ -188,7 +188,7 @@ def _read_rules(
         rules = make_rules()
     else:
         dense = as_4d_mask(real_mask(mask))[..., :num_keys]
-        if dense.is_floating_point():  # models write their dtype's smallest number for -inf
+        if dense.is_floating_point():  # models use their dtype's smallest number as -inf
             dense = dense.masked_fill(dense <= torch.finfo(dense.dtype).min, -torch.inf)
         rules = Rules(mask=dense)
     bias = options.get("position_bias")
@@ -204,11 +204,11 @@ def _read_rules(
 
 @contextmanager
 def route_attention(model: nn.Module, sites: Iterable[Site]) -> Iterator[None]:
-    """Make the model and its sub-models compute attention here, uncompiled, inside the block.
+    """Inside the block, the model and its sub-models use `headwise_attention`, uncompiled.
 
-    Parts that do not use transformers' interface are set to `eager`: only then do they return
-    their weights. Compiled code would not notify observers that came later, and torch cannot
-    compile structured masks.
+    Parts that do not use transformers' interface are set to `eager`, because only then do they
+    return their weights. Compiled code would not notify observers that are added later, and torch
+    cannot compile structured masks.
     """
     with ExitStack() as stack:
         stack.enter_context(_shared_change("stance", _stop_compiling))
@@ -230,7 +230,7 @@ def _remember_implementation(config: Any) -> Callable[[], None]:
 
 @contextmanager
 def _shared_change(key: Hashable, change: Callable[[], Callable[[], None]]) -> Iterator[None]:
-    """Call `change` unless another block has, and its result when the last such block ends."""
+    """Call `change` unless another block already has; undo it when the last such block ends."""
     with CHANGES_LOCK:
         undo, users = CHANGES.get(key) or (change(), 0)
         CHANGES[key] = undo, users + 1
@@ -246,7 +246,7 @@ def _shared_change(key: Hashable, change: Callable[[], Callable[[], None]]) -> I
 
 
 def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[Any, str]]:
-    """Every config that a module of the model reads, with the implementation to set."""
+    """Every config used by a module of the model, with the attention implementation to set."""
     around: dict[bool, set[str]] = {True: set(), False: set()}
     for site in sites:
         around[site.is_routed] |= set(path_and_parents(site.name))
@@ -262,7 +262,7 @@ def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[
 
 @contextmanager
 def observe_routed(entries: list[Entry]) -> Iterator[None]:
-    """Notify each observer of every call at its site inside the block."""
+    """Inside the block, notify each observer of every call at its site."""
     loops = {site.module: site.layer_loop for site, _ in entries if site.layer_loop is not None}
     with ExitStack() as hooks:
         for module, loop in loops.items():

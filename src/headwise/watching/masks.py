@@ -1,9 +1,9 @@
-"""Masks: transformers' mask requests as rules, made dense only on first use.
+"""Masks: the masks that a model requests, expressed as rules and made dense only when needed.
 
 In: a model's request to transformers' mask interface. Out: a tensor with the mask's shape that
-carries rules, so that attention is computed without the full mask. Any operation on it uses the
-dense mask instead. Writes into the mask (`mask[0, 1] = False`) stay; writes into a view of it
-(`mask[0][1] = False`) are lost.
+carries rules, so that attention can be computed without the full mask. Any operation on that tensor
+uses the dense mask instead. Writes to the mask (`mask[0, 1] = False`) persist; writes to a view of
+it (`mask[0][1] = False`) are lost.
 """
 
 import inspect
@@ -24,11 +24,11 @@ class StructuredMask(Tensor):
     """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
 
     make_rules: Callable[[], Rules] | None
-    """Returns rules that allow the same pairs; None once the mask was written into."""
+    """Returns rules that allow the same pairs; None once the mask has been written to."""
     make_dense: Callable[[], Tensor]
 
     def drop_rules(self) -> None:
-        """Make the mask dense for good, so that writes into it stay."""
+        """Make the mask permanently dense, so that writes to it persist."""
         dense = self.make_dense().clone()
         self.make_rules, self.make_dense = None, lambda: dense
 
@@ -40,12 +40,12 @@ class StructuredMask(Tensor):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Answer shape and dtype without the dense mask; run everything else on the dense mask."""
+        """Look up shape and dtype without the dense mask; run everything else on the dense mask."""
         named = dict(kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():
             if func in FACTS or getattr(func, "__name__", "") == "__get__":
                 fact = func(*args, **named)
-                if not isinstance(fact, Tensor):  # such as `mask.T`
+                if not isinstance(fact, Tensor):  # tensors such as `mask.T` need the dense mask
                     return fact
             if _is_in_place(func) or "out" in named:
                 for value in tree_leaves((args, named)):
@@ -69,7 +69,7 @@ IN_PLACE = {
 
 
 def real_mask(value: Any) -> Any:
-    """The dense mask of a `StructuredMask`; any other value is returned as it is."""
+    """The dense mask of a `StructuredMask`; any other value is returned unchanged."""
     return value.make_dense() if isinstance(value, StructuredMask) else value
 
 
@@ -83,7 +83,7 @@ def headwise_mask(
     attention_mask: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Mask function for transformers: structured if the mask function is known, otherwise dense."""
+    """A mask for transformers: structured if `mask_function` is known, otherwise dense."""
     options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     attention_mask = None if attention_mask is None else attention_mask.bool()
 
@@ -98,7 +98,7 @@ def headwise_mask(
             attention_mask,
             **options,
         )
-        assert isinstance(mask, Tensor), "skips are not allowed above"
+        assert isinstance(mask, Tensor), "skips are disabled above"
         return mask
 
     band = band_of(mask_function)
@@ -129,10 +129,10 @@ Band = tuple[int | None, int | None]
 
 
 def band_of(mask_function: Callable[..., Any]) -> Band | None:
-    """Keys before and after its own position that a query may see; None if unknown.
+    """Number of keys a query may see before and after its own position; None if unknown.
 
-    transformers combines its mask functions from a few named parts. If one part is unknown, the
-    whole function is, and the mask is dense.
+    transformers builds its mask functions from a few named parts. If one part is unknown, so is
+    the whole function, and the mask is dense.
     """
     if getattr(mask_function, "__module__", None) != masking_utils.__name__:
         return None

@@ -1,6 +1,6 @@
-"""Running: one forward pass of a model, with no more work than needed.
+"""Running: one forward pass of a model, without unnecessary work.
 
-In: a model and its inputs. Out: its output. Keeps no cache for a next token.
+In: a model and its inputs. Out: the model's output. Keeps no key-value cache.
 """
 
 import inspect
@@ -33,10 +33,10 @@ def forward(model: nn.Module, inputs: Inputs) -> Any:
 
 
 def forward_batch(model: nn.Module, inputs: Inputs) -> None:
-    """Run the model's layers on a batch, and compute as few predictions as possible.
+    """Run the model's layers on a batch, and compute as few logits as possible.
 
-    Models that allow it compute the logits of one position: with a large vocabulary, all logits
-    take as long as many layers. Labels are left out, because one position has no loss.
+    Models that support it compute logits for only one position: with a large vocabulary, computing
+    all logits takes as long as many layers. Labels are left out, because the loss needs all logits.
     """
     options = _filter_options(model, use_cache=False, logits_to_keep=1)
     model(**layer_inputs(model, inputs), **options)
@@ -48,13 +48,13 @@ def without_labels(inputs: Inputs) -> Inputs:
 
 
 def layer_inputs(model: nn.Module, inputs: Inputs) -> Inputs:
-    """The inputs that the layers read: with labels only if the decoder's tokens come from them."""
+    """The inputs that the layers read, with labels only if the decoder's tokens come from them."""
     config = getattr(model, "config", None)
     return inputs if makes_tokens_of_labels(config, inputs) else without_labels(inputs)
 
 
 def _filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
-    """The options that are parameters of the model's forward."""
+    """The options that the model's `forward` accepts."""
     parameters = inspect.signature(model.forward).parameters
     return {name: value for name, value in options.items() if name in parameters}
 
@@ -62,9 +62,9 @@ def _filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
 def real_queries(
     model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
 ) -> Bool[Tensor, "batch query"]:
-    """True for real queries of a stack, False for padding; all True if the inputs have no mask.
+    """True for a stack's real queries, False for padding; all True if the inputs have no mask.
 
-    `values` is any tensor with a value for each query.
+    `values` is any tensor with an entry for each query.
     """
     is_real = real_tokens(getattr(model, "config", None), inputs, query_stack(stack))
     if is_real is not None and is_real.shape == values.shape[:2]:

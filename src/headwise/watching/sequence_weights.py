@@ -1,4 +1,4 @@
-"""Sequence weights: any tile of the weights of one sequence of a call.
+"""Sequence weights: any tile of the attention weights for one sequence in a call.
 
 In: one sequence's queries, keys and rules, or its weights. Out: log-weights of any `Tile`. Tiles
 contain only positions, so all layers can share them.
@@ -23,7 +23,7 @@ LOWEST = -1e30
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Some rows of a weight matrix and the keys `low` to `high`, limited by a band."""
+    """Some rows of a weight matrix and the keys `low` to `high - 1`, limited by a band."""
 
     rows: Int[Tensor, " query"]
     low: int
@@ -37,12 +37,12 @@ class Tile:
 
     @cached_property
     def places(self) -> Int[Tensor, " query"]:
-        """Key position of each row."""
+        """Position of each row's query among the keys."""
         return self.rows + self.band.offset
 
     @cached_property
     def _run(self) -> slice | None:
-        """The rows as a slice, if they are consecutive."""
+        """The rows as a slice if they are consecutive, otherwise None."""
         if len(self.rows) and bool((self.rows.diff() == 1).all()):
             return slice(int(self.rows[0]), int(self.rows[-1]) + 1)
         return None
@@ -50,16 +50,16 @@ class Tile:
     def rows_of(
         self, tensor: Float[Tensor, "1 heads query width"]
     ) -> Float[Tensor, "1 heads rows width"]:
-        """The tile's rows of a tensor, without a copy if they are consecutive."""
+        """The tile's rows from a tensor, without a copy if they are consecutive."""
         if self._run is None:
             return tensor.index_select(2, self.rows)
         return tensor[:, :, self._run]
 
     @cached_property
     def edges(self) -> list[tuple[slice, Float[Tensor, "query key"]]]:
-        """Columns with keys outside the band, and a term that lowers the logs of these keys.
+        """Columns with keys outside the band, and a term to add to the logs to hide these keys.
 
-        Adding it takes a twentieth of the time of filling by a bool mask.
+        Adding a term takes a twentieth of the time that filling with a bool mask would take.
         """
         if not len(self.rows) or self.band.is_full:
             return []
@@ -81,7 +81,7 @@ def _lowest_where(is_hidden: Bool[Tensor, "query key"]) -> Float[Tensor, "query 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SequenceWeights:
-    """One sequence of a call, whose weights are computed one tile at a time.
+    """One sequence in a call; its weights are computed one tile at a time.
 
     Either `computation` and `lse` are set, or `known_weights`.
     """
@@ -98,12 +98,12 @@ class SequenceWeights:
 
     @property
     def num_queries(self) -> int:
-        """Number of rows of the weight matrix."""
+        """Number of rows in the weight matrix."""
         return self.mixed.shape[1]
 
     @property
     def num_keys(self) -> int:
-        """Number of columns of the weight matrix."""
+        """Number of columns in the weight matrix."""
         if self.known_weights is not None:
             return self.known_weights.shape[-1]
         assert self.computation is not None
@@ -111,7 +111,7 @@ class SequenceWeights:
 
     @property
     def has_mask(self) -> bool:
-        """Whether something besides the band may hide keys."""
+        """Whether anything other than the band may hide keys."""
         return self.computation is not None and self.computation.mask is not None
 
     @property
@@ -121,10 +121,11 @@ class SequenceWeights:
 
     @cached_property
     def band(self) -> Band:
-        """Keys that each query may see by its position.
+        """Range of keys that each query may see, given its position.
 
-        If only weights are known, the narrowest band around the positive weights of all heads. A
-        weight of 0 does not hide a key: in half precision, weights under 6e-8 are 0.
+        If only weights are known, this is the narrowest band that contains the positive weights of
+        all heads. Inside it, a weight of 0 does not mean that a key is hidden: in half precision,
+        weights under 6e-8 are 0.
         """
         if self.computation is not None:
             return self.computation.band
@@ -162,12 +163,12 @@ class SequenceWeights:
         )
 
     def tile(self, rows: Int[Tensor, " query"], low: int, high: int) -> Tile:
-        """Some rows and the keys from `low` up to `high`."""
+        """The tile of these rows and the keys `low` to `high - 1`."""
         return Tile(rows, low, high, self.band)
 
     @cached_property
     def _negative_lse(self) -> Float[Tensor, "1 heads query 1"]:
-        """The term that turns a row's scores into log-weights; `LOWEST` if it sees no key."""
+        """The term that turns a row's scores into log-weights; `LOWEST` if the row sees no key."""
         assert self.lse is not None
         return -self.lse.masked_fill(self.lse == -torch.inf, -LOWEST)[None, ..., None]
 
@@ -176,8 +177,8 @@ class SequenceWeights:
     ) -> Float[Tensor, "heads query key"]:
         """Log-weights of a tile, written into `room` if given.
 
-        A key that a row does not see has a log that is finite, so that weights times logs are
-        finite, but so low that its weight is 0.
+        The log-weight of a key that a row does not see is low enough for a weight of 0, but finite,
+        so that weights times logs are finite too.
         """
         if self.known_weights is not None:
             weights = self.known_weights[:, tile.rows, tile.low : tile.high]
@@ -191,7 +192,7 @@ class SequenceWeights:
         shape = (kv_heads, queries.shape[1], tile.width)
         room = None if room is None else room[: math.prod(shape)].view(shape)
         cap = computation.rules.softcap
-        beta = 1 if cap is None else 0  # with a cap, the lse is subtracted after it
+        beta = 1 if cap is None else 0  # with a cap, the lse is subtracted after capping
         scale = computation.scale
         logs = torch.baddbmm(start, queries, keys.mT, beta=beta, alpha=scale, out=room)
         logs = unfold_groups(logs[None], self.num_heads)[0]

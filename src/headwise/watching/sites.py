@@ -1,7 +1,7 @@
-"""Sites: where in a model attention happens, and which module projects its output.
+"""Sites: where a model computes attention, and which module projects the result.
 
-In: a model. Out: one `Site` per attention layer, named by stack and layer. Facts about families are
-in `models/families.py`; nothing here computes attention.
+In: a model. Out: one `Site` per attention layer, named by stack and layer. Facts about model
+families are in `models/families.py`; nothing here computes attention.
 """
 
 import inspect
@@ -38,9 +38,9 @@ class Site:
     is_routed: bool
     """Whether the module uses transformers' attention interface; otherwise it returns weights."""
     call_index: int = 0
-    """Which call of the module in one forward pass this layer is, if layers share the module."""
+    """If layers share the module: which of its calls in a forward pass is this layer's, from 0."""
     layer_loop: nn.Module | None = None
-    """The module that calls a shared module once per layer; None if it is not shared."""
+    """The module that calls `module` once per layer; None if layers do not share `module`."""
 
     @property
     def layer_name(self) -> str:
@@ -54,7 +54,7 @@ class Site:
 
     @property
     def num_heads(self) -> int | None:
-        """Number of heads by the module's attributes, else by its config; None if in neither."""
+        """Number of heads, from the module's attributes or else its config; None if in neither."""
         for owner in (self.module, getattr(self.module, "config", None)):
             for name in ("num_attention_heads", *NUM_HEADS):
                 if isinstance(count := getattr(owner, name, None), int):
@@ -63,7 +63,7 @@ class Site:
 
 
 def find_sites(model: nn.Module) -> tuple[Site, ...]:
-    """Every attention layer of the model, stack by stack, layers in order."""
+    """Every attention layer of the model, grouped by stack, in layer order."""
     modules = dict(model.named_modules())
     attention = [name for name, module in modules.items() if _is_watchable(module)]
     unknown = ", ".join(_find_unknown_classes(attention, modules))
@@ -72,7 +72,7 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
         raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
     if unknown:
         warn_user(
-            f"{type(model).__name__} is watched only in part: heads of its {unknown} are left out, "
+            f"{type(model).__name__} is only partly watched: heads of its {unknown} are left out, "
             f"because it {UNKNOWN}"
         )
     by_pattern: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ def _is_watchable(module: nn.Module) -> bool:
 
 
 def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
-    """The stack of each path pattern: "" if there is one, the path itself if names clash."""
+    """Stack name for each path pattern: "" if there is only one, the path itself if names clash."""
     stacks: dict[str, str] = {}
     for pattern in patterns:
         parts = pattern.split(".")
@@ -121,7 +121,7 @@ def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
         stacks[pattern] = "cross" if is_cross else next(words, "")
     if len(stacks) == 1:
         return dict.fromkeys(stacks, "")
-    if "cross" in stacks.values():  # next to cross attention, unnamed layers are the decoder's
+    if "cross" in stacks.values():  # with cross attention, unnamed layers are the decoder's
         stacks = {pattern: name or "decoder" for pattern, name in stacks.items()}
     names = list(stacks.values())
     return {
@@ -133,10 +133,10 @@ def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
 def _layer_numbers(
     names: list[str], modules: Mapping[str, nn.Module]
 ) -> dict[str, tuple[int, ...]]:
-    """The layers that each attention module of a stack computes: one, or several in ALBERT.
+    """Numbers of the layers that each attention module computes: one, or several in ALBERT.
 
-    A layer's number is the first one in the module's path. If two modules share it, as in models
-    with stages, layers are numbered in order.
+    A layer's number is the first number in the module's path. If two modules share a number, as in
+    models with stages, layers are numbered in order.
     """
     matches = [NUMBER.search(f".{name}") for name in names]
     numbers = [int(match[0]) if match else 0 for match in matches]
@@ -158,12 +158,12 @@ def _layer_numbers(
 
 
 def _loop_path(name: str) -> str:
-    """Path of the module that contains the list of layers with this attention module."""
+    """Path of the module whose list of layers contains this attention module."""
     return re.split(r"\.?[^.]+\.\d+\.", name, maxsplit=1)[0]
 
 
 def find_output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
-    """The linear layer that mixes the heads of an attention module, by its row or its name."""
+    """The linear layer that mixes an attention module's heads, found by its family or its name."""
     family = find_family(modules[name])
     for path in (*([] if family is None else [family.output]), *OUTPUT_PROJECTIONS):
         parts, steps = name.split("."), path.split("/")
@@ -183,7 +183,7 @@ def output_weight(projection: nn.Module) -> Tensor:
 
 
 def _find_unknown_classes(attention: list[str], modules: Mapping[str, nn.Module]) -> list[str]:
-    """Classes named like attention that are neither in poolers nor around or in watched ones."""
+    """Names of unwatched attention classes, except in poolers and in or around watched modules."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     unknown = set()
     for name, module in modules.items():
@@ -197,7 +197,7 @@ def _find_unknown_classes(attention: list[str], modules: Mapping[str, nn.Module]
 
 
 def path_and_parents(path: str) -> Iterator[str]:
-    """A module's path, and the paths of all modules around it, to "" for the model."""
+    """A module's path, then the paths of all its parents, up to "" for the model."""
     while path:
         yield path
         path = path.rpartition(".")[0]

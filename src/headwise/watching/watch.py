@@ -1,8 +1,8 @@
-"""Watch: every attention computation of a transformers model, as it runs.
+"""Watch: record every attention computation of a transformers model as it runs.
 
 In: a model. Out: an `AttentionCall` for each layer inside a `with` block, or a `WeightsCall` for
-modules that only return their weights. The model's results do not change, and after the block the
-model is as it was, even after an exception.
+modules that only return their weights. The model's results do not change, and the block restores
+the model when it ends, even after an exception.
 """
 
 import inspect
@@ -48,15 +48,15 @@ def watch(
 ) -> Iterator[Watched]:
     """Record every attention computation of the model inside the block.
 
-    Calls are collected in `watched.calls`, with their queries, keys and values. With `each`, that
-    function receives every call instead, and none is collected; to keep a call, use
+    Calls are collected in `watched.calls`, with their queries, keys and values. If `each` is
+    given, it receives every call instead and none is collected; to keep a call, use
     `call.snapshot()`.
-    `needs_lse` computes `call.lse` along with the output. Modules that do not use transformers'
-    attention interface, but return their weights, are read from those, with a warning.
+    `needs_lse` computes `call.lse` along with the output. If a module does not use transformers'
+    attention interface but returns its weights, these are used instead, with a warning.
 
     with headwise.watch(model) as watched:
         model(**inputs)
-    watched.calls[3].weights()  # [batch heads query key] of the fourth layer
+    watched.calls[3].weights()  # [batch heads query key] for the fourth layer
     """
     model = as_module(model)
     watched = Watched(find_sites(model))
@@ -76,7 +76,7 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
         warn_user(
             f"{type(model).__name__}'s {', '.join(names)} does not use transformers' attention "
             "interface: its own full weights are read instead, which takes memory for every "
-            "query-key pair and leaves value-weighted measures out"
+            "query-key pair and leaves out value-weighted measures"
         )
     with ExitStack() as stack:
         if entries:
@@ -93,10 +93,10 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
 
 @contextmanager
 def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterator[None]:
-    """Call `each` inside the block with every call of a module that returns its weights.
+    """Inside the block, pass `each` every call of a module that returns its weights.
 
-    The weights are in the module's output; the heads' outputs are the input of its output
-    projection. If the projection is inside the module, it runs first; otherwise last.
+    The weights are in the module's output; the heads' outputs are the input to its output
+    projection, which runs before the module returns if it is inside the module, otherwise after.
     """
     parts: dict[str, Tensor] = {}
 
@@ -125,7 +125,7 @@ def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterato
     with (
         site.module.register_forward_pre_hook(begin, with_kwargs=True),
         site.module.register_forward_hook(end),
-        # Before all other hooks, which may change what the heads output.
+        # Run before all other hooks, because they may change the heads' outputs.
         _projection(site).register_forward_pre_hook(project, prepend=True),
     ):
         yield
@@ -134,7 +134,7 @@ def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterato
 def _change_input(
     site: Site, change: Change, _: nn.Module, inputs: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """The inputs of an output projection with the heads' outputs changed."""
+    """The inputs to an output projection, with the heads' outputs changed."""
     changed = change(_split_heads(inputs[0], site))
     return (changed.transpose(1, 2).flatten(2), *inputs[1:])
 
@@ -159,7 +159,7 @@ def _num_heads(site: Site) -> int:
 
 
 def _find_weights(outputs: Any, site: Site) -> Float[Tensor, "batch heads query key"]:
-    """The weights among a module's outputs: four axes, the second of which is its heads."""
+    """The weights among a module's outputs: a tensor with four axes, the second for its heads."""
     for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
         if (
             isinstance(output, Tensor)
