@@ -32,7 +32,7 @@ LIMITS = {
 }
 """Smallest and largest allowed value of each whole number in a request."""
 KINDS = {"str": "a string", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""Plain words for the types that msgspec expects."""
+"""Names of msgspec's types in error messages."""
 Request = TypeVar("Request")
 
 
@@ -86,7 +86,7 @@ def parse_head(name: str) -> HeadId:
 
 
 def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
-    """The range of at most `most` rows or columns in a parameter such as rows=0:256."""
+    """The range in a parameter such as rows=0:256, which may contain at most `most` numbers."""
     text = values.get(name, "")
     bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
     if bounds is None:
@@ -181,7 +181,7 @@ class LessonAnswerRequest(LessonRequest):
 
 @dataclass(frozen=True)
 class ThumbsQuery:
-    """The layer to send thumbnail maps of, and their size."""
+    """The layer whose thumbnail maps are requested, and their size."""
 
     layer: str
     size: int = 32

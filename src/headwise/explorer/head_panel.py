@@ -60,7 +60,7 @@ def head_answer(
 
 
 def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
-    """Evidence for each measured role; roles that the head has come first, then high scores."""
+    """Evidence for each measured role: first the head's own roles, then the others, by score."""
     row = table[head]
     evidence = []
     for name, role in ROLES.items():

@@ -33,7 +33,7 @@ class Busy(HeadwiseError):
 
 
 class ModelQueue:
-    """Runs the work of requests to one model, one request at a time."""
+    """Runs the model's work for every request, one request at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -90,7 +90,7 @@ class Job:
 
     name: str
     state: str = "idle"
-    """One of idle, running, done, stopped and failed."""
+    """One of idle, running, done, stopped or failed."""
     stage: str = ""
     done: int = 0
     total: int = 0

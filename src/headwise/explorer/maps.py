@@ -30,7 +30,7 @@ AT_ONCE = 1 << 21
 TILE, OVERVIEW = 256, 512
 """Largest number of rows or columns in an exact part of a map, and in a reduced map."""
 STEPS = 65535
-"""Number of steps that two bytes divide a weight into: finer than the digits shown."""
+"""Number of steps that weights are rounded to, to fit two bytes: finer than the digits shown."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tenso
 def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads key"]:
     lengths = value_lengths(analysis.sequence(layer), analysis.roots(layer))
     if lengths is None:
-        raise OptionError(f"{layer} returns only its weights: it has no values to weight them by")
+        raise OptionError(f"{layer} returns only weights, not values: turn off weighing by values")
     return lengths
 
 

@@ -135,7 +135,7 @@ class Explorer:
         )
 
     async def thumbs(self, request: Request) -> Response:
-        """Thumbnail maps of the heads in ?layer=, ?size= cells wide: square roots as bytes."""
+        """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
         analysis = self.session.analysis(request.path_params["name"])
         query = api.read_query(api.ThumbsQuery, request.query_params)
         options = api.read_query(maps.MapOptions, request.query_params)
@@ -244,7 +244,7 @@ class Explorer:
         return self._last_lesson[1]
 
     async def plan(self, request: Request) -> Response:
-        """Attention costs by ?d_model=, heads, kv_heads, d_key, layers, length, batch and dtype."""
+        """Attention costs for ?d_model=, heads, kv_heads, d_key, layers, length, batch, dtype."""
         query = api.read_query(api.PlanQuery, request.query_params)
         shape = make_shape(
             d_model=query.d_model,

@@ -78,7 +78,7 @@ class TextNotCached(HeadwiseError):
 
 
 def default_head(table: HeadTable) -> HeadId:
-    """The head shown until one is chosen: the sharpest one not attending mainly to a sink."""
+    """The head shown at first: the sharpest head that does not mostly attend to a sink."""
     sharpness = table.df["confidence"].fillna(0) - (table.df["first"] >= 0.5)
     return table.heads[int(sharpness.argmax())]
 
@@ -141,7 +141,7 @@ class Session:
         )
 
     def read(self, text: str, progress: Progress = no_progress) -> TextAnalysis:
-        """The analysis of a text, from the cache if it is there."""
+        """The analysis of a text, from the cache if possible."""
         analysis = self.analyses.get(text_name(text))
         if analysis is None:
             analysis = analyse_text(self.scored, text, progress=progress)

@@ -34,7 +34,7 @@ from headwise.watching.watch import watch
 LONGEST = 4096
 """Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
-"""Largest number of rows that measures average over; they are sampled from a longer text."""
+"""Largest number of rows that measures average over; sampled at random if there are more."""
 STAGE = "reading layers"
 
 
@@ -80,7 +80,7 @@ class TextAnalysis:
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:
-        """One matrix per head that preserves lengths after the output projection, if known."""
+        """One matrix per head that preserves lengths after Wo; None if Wo is unknown."""
         return self.layer_cache.output_roots(self.call(layer))
 
     @cached_property

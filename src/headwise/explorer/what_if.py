@@ -24,7 +24,7 @@ from headwise.watching.running import in_evaluation
 LONGEST = 512
 """Largest number of tokens read per text: the effect of a click must show at once."""
 TOP = 8
-"""Number of predictions shown for the changed model, and for the unchanged one."""
+"""Number of predictions shown for the changed model and for the unchanged one."""
 MAX_BASELINES = 8
 """Largest number of requests whose unchanged outputs are kept."""
 
@@ -85,7 +85,7 @@ def _savings(scored: ScoredModel, silenced: tuple[HeadId, ...]) -> Savings:
 def _read_texts(scored: ScoredModel, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
     """The texts as one batch, and a remark for each text that is too long.
 
-    Of a long text, a model that predicts the next token reads the end; other models, the beginning.
+    Next-token models read the end of a long text, other models its beginning.
     """
     reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
     before, after = reader.around

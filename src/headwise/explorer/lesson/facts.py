@@ -36,11 +36,11 @@ from headwise.watching.watch import watch
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
 MAX_CHARACTERS = 4000
-"""Number of characters that are tokenized: far more than MAX_TOKENS tokens have."""
+"""Largest number of characters that are tokenized: far more than MAX_TOKENS tokens have."""
 LARGEST, RESTING = 0.95, 0.5
 """Upper limits for the head to show: its largest weight, and its weight on sink tokens."""
 CLEAR = 0.5
-"""The layer to show has a gap of at least this share of the largest gap of any layer."""
+"""The layer to show must have a gap of at least this share of the largest gap."""
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 NUM_NEXT = 5
@@ -272,7 +272,7 @@ class _Candidate:
     call: AttentionCall
     head: int
     is_odd: bool
-    """Whether its row is hard to read: mostly on sinks or itself, or almost all on one token."""
+    """Whether its row is hard to read: on sink tokens, on the token itself or on only one token."""
     gap: float
     """How much sharper its layer's heads are than their average."""
     worse: float

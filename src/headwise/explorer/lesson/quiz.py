@@ -21,7 +21,7 @@ LONGEST_ANSWER = 60
 
 @dataclass(frozen=True)
 class QuizQuestion(QuestionAnswer):
-    """A question with its right answer, which is computed."""
+    """A question with its right answer and an explanation."""
 
     answer: int | float
     """Index of the right option, or the right number."""

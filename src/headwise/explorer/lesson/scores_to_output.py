@@ -119,7 +119,7 @@ def _raising_sentence(facts: Facts) -> str:
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
-    """Ask for a weight after its score rises or, if none would change, how many tokens are seen."""
+    """Ask for a weight after its score is raised or, if none would change, for a token count."""
     scoring, step = facts.scoring, 1 / facts.scoring.scale
     best, best_gain, answer = 0, 0.0, 0.0
     for key in facts.by_weight:
@@ -205,7 +205,7 @@ def mixing(facts: Facts) -> LessonStep:
 
 
 def _mixing_question(facts: Facts) -> QuizQuestion:
-    """Ask for the largest product shown, except those of the token with the largest weight."""
+    """Ask for the largest product shown, ignoring the token with the largest weight."""
     values = facts.steps["values"][facts.kv_head].double()[:, : figures.SHOWN]
     parts = facts.row[:, None] * values
     sizes = parts.abs()

@@ -150,7 +150,7 @@ async function unread(text, why) {
 
 /** @param {Set<string>} changed */
 function show(changed) {
-  const name = state.get("panel").replace("-", ""), // accepts what-if as well
+  const name = state.get("panel").replace("-", ""), // also accepts what-if
     chosen = PANELS.includes(name) ? name : "heads";
   for (const name of PANELS) byId(name, HTMLElement).hidden = name !== chosen;
   for (const link of document.querySelectorAll("nav a")) {
