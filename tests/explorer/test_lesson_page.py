@@ -312,7 +312,7 @@ def test_the_panel_shows_errors(chrome: Browser, site: str) -> None:
         expect(page.locator(".lesson-verdict")).to_contain_text("'plenty': write a number")
         with served(tiny_session("t5")) as address:
             page.goto(at(address, text=WORDS))
-            expect(page.locator(".lesson-step .bad")).to_contain_text("several stacks of attention")
+            expect(page.locator(".lesson-step .bad")).to_contain_text("several attention stacks")
     finally:
         page.close()
 

@@ -120,7 +120,7 @@ def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
         alone.prediction.names,
         alone.prediction.before,
     )
-    assert answer.remarks == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
+    assert answer.remarks == [f"Only the last {room} of 1,200 tokens in text 1 are read."]
     assert answer.prediction.title == "Likeliest next tokens" and alone.remarks == []
 
 
@@ -129,7 +129,7 @@ def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
     texts = ["w7", "w31 " * 1200]
     answer = compare_gated(session.scored, texts, {}, session.num_heads)
     room = min(LONGEST, session.scored.model.config.max_position_embeddings)
-    assert answer.remarks == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
+    assert answer.remarks == [f"Only the first {room} of 1,200 tokens in text 2 are read."]
     assert answer.similarity.before[0][0] == pytest.approx(1, abs=1e-4)
     with pytest.raises(OptionError, match=r"text 2.*'  '"):
         compare_gated(session.scored, ["w7", "  "], {}, session.num_heads)

@@ -1,1 +1,1 @@
-"""A model, live in the browser or in a notebook."""
+"""Explore a model's heads live in the browser or in a notebook."""

@@ -1,7 +1,7 @@
-"""Requests and answers of the server; static/types.d.ts is generated from the answers.
+"""The server's requests and answers; static/types.d.ts is generated from the answers.
 
 In: query parameters and JSON bodies. Out: frozen dataclasses, or an OptionError that names the
-field. msgspec converts them; the notebook's widget uses the types without msgspec.
+field. msgspec converts requests; the notebook widget uses the answer types without msgspec.
 """
 
 import json
@@ -16,7 +16,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 
 LONGEST_TEXT = 200_000
-"""Largest number of characters in a text; the part that a model cannot read is dropped later."""
+"""Largest number of characters in a text; tokens beyond the model's limit are dropped later."""
 MAX_TEXTS = 8
 MAX_HEADS = 4096
 MAX_FACTOR = 4.0
@@ -30,14 +30,14 @@ LIMITS = {
     "length": (1, 10**7),
     "batch": (1, 65536),
 }
-"""Smallest and largest value of each whole number in a request."""
-KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""Plain words for the types that msgspec expects."""
+"""Smallest and largest allowed value of each whole number in a request."""
+KINDS = {"str": "a string", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
+"""Names of msgspec's types in error messages."""
 Request = TypeVar("Request")
 
 
 def read_body(kind: type[Request], body: bytes) -> Request:
-    """The JSON object in a request's body, as a `kind`."""
+    """The JSON object in a request's body, converted to `kind`."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def read_body(kind: type[Request], body: bytes) -> Request:
 
 
 def read_query(kind: type[Request], values: Mapping[str, str]) -> Request:
-    """The query parameters of a request, as a `kind`."""
+    """A request's query parameters, converted to `kind`."""
     return _convert(kind, dict(values), is_text=True)
 
 
@@ -86,7 +86,7 @@ def parse_head(name: str) -> HeadId:
 
 
 def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
-    """The range of at most `most` rows or columns in a parameter such as rows=0:256."""
+    """The range in a parameter such as rows=0:256, which may contain at most `most` numbers."""
     text = values.get(name, "")
     bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
     if bounds is None:
@@ -95,12 +95,12 @@ def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
         )
     start, stop = int(bounds[1]), int(bounds[2])
     if not start < stop <= start + most:
-        raise OptionError(f"{name} is {text}: give a range of 1 to {most} of them", option=name)
+        raise OptionError(f"{name} is {text}: give a range of 1 to {most} {name}", option=name)
     return slice(start, stop)
 
 
 def _check_text(text: str) -> str:
-    """`text` without halves of characters and NUL, which tokenizers cannot read."""
+    """`text` with lone surrogates and NULs replaced, because tokenizers cannot read them."""
     if len(text) > LONGEST_TEXT:
         raise OptionError(f"text has {len(text):,} characters: send at most {LONGEST_TEXT:,}")
     readable = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
@@ -132,14 +132,14 @@ class WhatIfRequest:
         object.__setattr__(self, "texts", [_check_text(text) for text in self.texts])
 
     def factors(self) -> dict[HeadId, float]:
-        """The factor of each head."""
+        """The factor for each head in `gates`."""
         _check_count("gates", self.gates)
         factors = {}
         for name, value in self.gates.items():
             head, is_number = parse_head(name), type(value) in (int, float)
             if not is_number or not 0 <= value <= MAX_FACTOR:  # False for NaN
                 raise OptionError(
-                    f"the factor of {head} is {reprlib.repr(value)}: give 0 to {MAX_FACTOR:g}"
+                    f"the factor for {head} is {reprlib.repr(value)}: give 0 to {MAX_FACTOR:g}"
                 )
             factors[head] = float(value)
         return factors
@@ -157,7 +157,7 @@ class CutPlanRequest:
     heads: list[str]
 
     def head_ids(self) -> tuple[HeadId, ...]:
-        """The heads by layer and number."""
+        """The heads, parsed from their names."""
         _check_count("heads", self.heads)
         return tuple(parse_head(name) for name in self.heads)
 
@@ -173,7 +173,7 @@ class LessonRequest(TextRequest):
 
 @dataclass(frozen=True)
 class LessonAnswerRequest(LessonRequest):
-    """An answer to the question of one step of a lesson."""
+    """An answer to the question in one lesson step."""
 
     step: str = ""
     answer: Any = ""
@@ -181,7 +181,7 @@ class LessonAnswerRequest(LessonRequest):
 
 @dataclass(frozen=True)
 class ThumbsQuery:
-    """The layer whose small maps are sent, and their size."""
+    """The layer whose thumbnail maps are requested, and their size."""
 
     layer: str
     size: int = 32
@@ -189,7 +189,7 @@ class ThumbsQuery:
 
 @dataclass(frozen=True)
 class PlanQuery:
-    """Sizes of the attention that a plan is for."""
+    """Attention sizes to compute a plan for."""
 
     d_model: int = 768
     heads: int = 12
@@ -203,7 +203,7 @@ class PlanQuery:
 
 @dataclass(frozen=True)
 class ProgressAnswer:
-    """Steps done of the current work, and the number of requests in the queue."""
+    """Steps done and total steps of the current work, and the number of waiting requests."""
 
     done: int
     total: int
@@ -222,7 +222,7 @@ class HeadGrid:
 
 @dataclass(frozen=True)
 class JobAnswer:
-    """State of a job; `found` has the columns of its last finished run."""
+    """State of a job; `found` has the columns from its last finished run."""
 
     name: str
     state: str
@@ -253,11 +253,11 @@ class RoleFacts:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """The model's name, layers and roles, and what the page needs before it reads a text."""
+    """Everything about the model that the page needs before it reads a text."""
 
     name: str
     loads_as: str | None
-    """Arguments that name the model on the command line; None if it was loaded otherwise."""
+    """Command-line arguments that select the model; None if it was not loaded by name."""
     kind: Literal["similarity", "prediction"]
     layers: list[LayerFacts]
     roles: dict[str, RoleFacts]
@@ -271,14 +271,14 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class AxisLabels:
-    """Labels of a map's rows and keys; `keys` is None if they are the same."""
+    """Labels of a map's rows and keys; `keys` is None if it equals `rows`."""
 
     rows: list[str]
     keys: list[str] | None
 
 
 MapView = Literal["pieces", "words", "ordinary"]
-"""Tokens as they are, merged into words, or without special tokens."""
+"""All tokens, tokens merged into words, or all tokens except special ones."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class TextAnswer:
     name: str
     tokens: list[str]
     labels: dict[str, dict[MapView, AxisLabels]]
-    """Labels of the maps of each stack; a view that the text does not allow is missing."""
+    """Map labels by stack and view; views that the text does not allow are missing."""
     has_words: bool
     has_special: bool
     left_out: int
@@ -342,7 +342,7 @@ class MeasureValue:
 
 @dataclass(frozen=True)
 class RoleEvidence:
-    """A head's score for one role, and what the score is compared with."""
+    """A head's score for one role, and the values that the score is compared with."""
 
     role: str
     is_held: bool
@@ -370,7 +370,7 @@ class HeadAnswer:
     view: MapView
     cells: MapCells
     links: list[list[int | float]]
-    """Row, key and weight of the strongest links of the first rows."""
+    """Row, key and weight of the strongest links in the first rows."""
     profile: Profile
     contribution: Contribution | None
     measures: list[MeasureValue]
@@ -382,17 +382,17 @@ class HeadAnswer:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Cosines between sentence embeddings, before and after."""
+    """Cosines between sentence embeddings, before and after the change."""
 
     before: list[list[float]]
     after: list[list[float]]
     kept: list[float]
-    """Cosine of each sentence's embedding to its own before the change."""
+    """Cosine between each sentence's embeddings before and after the change."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Probabilities of the likeliest tokens or classes, before and after; divergence in nats."""
+    """Probabilities of the likeliest tokens or classes before and after; divergence in nats."""
 
     noun: Literal["token", "class"]
     title: str
@@ -404,7 +404,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Savings:
-    """Parameters that cutting the silenced heads saves, or why they cannot be cut."""
+    """Number of parameters that cutting the silenced heads saves, or why they cannot be cut."""
 
     parameters: int
     saved: int
@@ -413,7 +413,7 @@ class Savings:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """Output with the gates, next to the output without them; one of the two kinds is set."""
+    """Output with and without the gates: either `similarity` or `prediction`, never both."""
 
     remarks: list[str]
     similarity: Similarity | None
@@ -441,7 +441,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True)
 class HeadChoiceAnswer:
-    """One number of heads that divides a width, and its drawbacks."""
+    """A head count that divides d_model, and its drawbacks."""
 
     heads: int
     d_key: int
@@ -452,4 +452,4 @@ ANSWERS = (
     *(ModelAnswer, ProgressAnswer, TextAnswer, HeadAnswer, WhatIfAnswer, JobAnswer),
     *(PlanAnswer, HeadChoiceAnswer),
 )
-"""Types that the page reads; lesson/quiz.py and lesson/figures.py have those of the lesson."""
+"""Types that the page reads; those for the lesson are in lesson/figures.py."""

@@ -1,7 +1,7 @@
-"""The guard around the application: which requests it answers, and the headers of every response.
+"""Guard around the application: decides which requests it answers and adds security headers.
 
-It rejects requests that do not name this machine (such as those of a page elsewhere whose host name
-points here), limits their size, and forbids the page to load anything from other servers.
+It rejects requests whose Host header does not name this machine (as in DNS rebinding), limits the
+size of requests, and forbids the page to load anything from other servers.
 """
 
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ class TooLarge(Exception):
 
 
 def error_response(status: int, sentence: str) -> Response:
-    """An error in one sentence, as JSON."""
+    """A JSON response with a one-sentence error."""
     return JSONResponse({"error": sentence}, status)
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Wraps the whole application, its error responses included."""
+    """Wraps the whole application, including its error responses."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an HTTP request on, or reject it."""
+        """Pass an HTTP request on or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -1,7 +1,7 @@
 """Everything that a click on a head shows, in one answer.
 
-In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer: its map and links, measures, evidence
-for roles, mean weight by distance, and the length of its output.
+In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer with the head's map and links,
+measures, evidence for roles, mean weight by distance, and the length of its output.
 """
 
 import math
@@ -19,9 +19,9 @@ from headwise.roles import ROLES
 from headwise.scans.tables import column_meanings
 
 REACH = 16
-"""Largest distance, to either side, in a profile."""
+"""Largest distance in a profile, in either direction."""
 MAX_ROWS = 2 * TILE
-"""About the largest number of rows that a profile is the mean of."""
+"""Approximate limit on the number of rows that a profile averages over."""
 MAX_IMAGE = 96
 """Largest number of rows and columns in an SVG image."""
 
@@ -60,7 +60,7 @@ def head_answer(
 
 
 def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
-    """Evidence for each role that was measured: those that the head has first, then by score."""
+    """Evidence for each measured role: first the head's own roles, then the others, by score."""
     row = table[head]
     evidence = []
     for name, role in ROLES.items():
@@ -82,7 +82,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
 
 @torch.inference_mode()
 def profile(analysis: TextAnalysis, head: HeadId) -> api.Profile:
-    """Mean weight at each distance, over the rows with a key there; a long text is sampled."""
+    """Mean weight at each distance, over rows with a key there; sampled if the text is long."""
     sequence = analysis.sequence(head.layer_name)
     device = sequence.mixed.device
     step = max(1, sequence.num_queries // MAX_ROWS)

@@ -1,7 +1,7 @@
-"""Work on a model off the event loop: ModelQueue for requests, Job for work that takes minutes.
+"""Run model work off the event loop: ModelQueue for requests, Job for work that takes minutes.
 
 In: functions that take a progress callback. Out: their results. The callback raises StopWork once
-the browser has left or the user has pressed Stop.
+the browser has disconnected or the user has pressed Stop.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from headwise.progress import Progress, StopWork
 MAX_WAITING = 64
 """Largest number of requests in the queue."""
 POLL_REQUEST = 0.25
-"""Seconds between checks whether the browser is still connected."""
+"""Seconds between checks that the browser is still connected."""
 POLL_LOCK = 0.1
-"""Seconds between checks whether a waiting job should stop."""
+"""Seconds between checks of whether a waiting job should stop."""
 
 Answer = TypeVar("Answer")
 
@@ -33,23 +33,23 @@ class Busy(HeadwiseError):
 
 
 class ModelQueue:
-    """Runs the work of requests on one model, one piece at a time."""
+    """Runs the model's work for every request, one request at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        # Always the same thread: torch keeps a pool of threads for every thread that computes, and
-        # pools that wait for work take the processors from the one that has some.
+        # Always the same thread: torch keeps a thread pool for every thread that computes, and idle
+        # pools compete with the busy one for processor time.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwise")
         self._waiting, self._done, self._total = 0, 0, 0
 
     def progress(self) -> ProgressAnswer:
-        """Steps done of the current work, and the length of the queue."""
+        """Steps done and total steps of the current work, and the length of the queue."""
         return ProgressAnswer(self._done, self._total, self._waiting)
 
     async def run(self, request: Request, work: Callable[[Progress], Answer]) -> Answer:
         """Call `work` in the queue's thread when its turn comes, and return its result.
 
-        Its progress callback raises StopWork as soon as the request is disconnected.
+        The progress callback passed to `work` raises StopWork once the client has disconnected.
         """
         if self._waiting >= MAX_WAITING:
             raise Busy(f"{self._waiting} requests are waiting for the model: try again in a second")
@@ -86,11 +86,11 @@ class ModelQueue:
 
 @dataclass
 class Job:
-    """Work that runs in a thread of its own while the page stays usable."""
+    """Work that runs in its own thread while the page stays usable."""
 
     name: str
     state: str = "idle"
-    """idle, running, done, stopped or failed."""
+    """One of idle, running, done, stopped or failed."""
     stage: str = ""
     done: int = 0
     total: int = 0
@@ -123,7 +123,7 @@ class Job:
 
     @contextmanager
     def hold(self, lock: threading.Lock) -> Iterator[None]:
-        """Hold `lock` inside the block; raises StopWork if the job is stopped while it waits."""
+        """Hold `lock` inside the block; raise StopWork if the job is stopped while waiting."""
         self.stage = "waiting for other work"
         while not lock.acquire(timeout=POLL_LOCK):
             self._check_stop()
@@ -134,7 +134,7 @@ class Job:
             lock.release()
 
     def progress(self, stage: str, done: int, total: int, /) -> None:
-        """Keep the progress, unless `total` is 0; raises StopWork if the job should stop."""
+        """Record the progress unless `total` is 0; raise StopWork if the job should stop."""
         if total:
             self.stage, self.done, self.total = stage, done, total
         self._check_stop()
@@ -148,5 +148,5 @@ class Job:
         self._stop.set()
 
     def answer(self, grid: HeadGrid | None = None) -> JobAnswer:
-        """State and progress, with the columns that the last finished run adds."""
+        """State and progress, with `grid`, the columns that the last finished run adds."""
         return JobAnswer(self.name, self.state, self.stage, self.done, self.total, self.error, grid)

@@ -1,7 +1,7 @@
-"""Attention maps of a text: any part of them, by token or word, with or without the sink.
+"""Any part of a text's attention maps, by token or by word, with or without the sink.
 
-In: a TextAnalysis, a head or layer, MapOptions. Out: those weights only, as a tensor or as MapCells
-for the browser. The whole map of a long text is never in memory: it is reduced tile by tile.
+In: a TextAnalysis, a head or layer, and MapOptions. Out: only the requested weights, as a tensor or
+as MapCells for the browser. A long text's map is never in memory whole: it is reduced in tiles.
 """
 
 import functools
@@ -26,11 +26,11 @@ from headwise.reading.words import NO_WORD
 from headwise.watching.sequence_weights import SequenceWeights
 
 AT_ONCE = 1 << 21
-"""Weights, over all heads of a layer, that are computed at a time."""
+"""Number of weights computed at a time, over all heads of a layer."""
 TILE, OVERVIEW = 256, 512
-"""Largest number of rows and columns of an exact part of a map, and of a reduced map."""
+"""Largest number of rows or columns in an exact part of a map, and in a reduced map."""
 STEPS = 65535
-"""Steps of a weight in two bytes: finer than a printed digit."""
+"""Number of steps that weights are rounded to, to fit two bytes: finer than the digits shown."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MapOptions:
     drops_sink: bool = False
     """Leave out the first key and rescale the rest of each row to sum to one."""
     is_valued: bool = False
-    """Multiply each weight by the length of what the key's value adds to the output."""
+    """Multiply each weight by the length of the vector that the key's value adds to the output."""
 
     @property
     def view(self) -> MapView:
@@ -81,7 +81,7 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     if options.hides_special and labels.is_special:
         keys = [position for position in keys if not labels.is_special[position]]
         if not keys:
-            raise OptionError("all tokens of this text are special: show special tokens")
+            raise OptionError("all tokens in this text are special: show special tokens")
     positions = keys if labels.is_self else rows
     return (
         _axis(labels.queries, [(position,) for position in positions]),
@@ -95,7 +95,7 @@ def _axis(labels: Sequence[str], groups: Sequence[tuple[int, ...]]) -> MapAxis:
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
-    """Labels of the maps of a stack in each view that the text allows."""
+    """Map labels of a stack, for each view that the text allows."""
     by_view: dict[MapView, AxisLabels] = {}
     for options in (MapOptions(), MapOptions(is_by_word=True), MapOptions(hides_special=True)):
         try:
@@ -117,7 +117,7 @@ def map_weights(
     *,
     head: int | None = None,
 ) -> Float[Tensor, "heads row key"]:
-    """Weights of one head of a layer, or of all its heads, between some rows and some keys."""
+    """Weights between `rows` and `keys` in one head of a layer, or in all its heads."""
     sequence = analysis.sequence(layer, head)
     row_axis, key_axis = map_axes(analysis.labels(layer), options)
     row_groups, key_groups = row_axis.groups[rows], key_axis.groups[keys]
@@ -159,12 +159,12 @@ def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tenso
 def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads key"]:
     lengths = value_lengths(analysis.sequence(layer), analysis.roots(layer))
     if lengths is None:
-        raise OptionError(f"{layer} returns only its weights: it has no values to weight them by")
+        raise OptionError(f"{layer} returns only weights, not values: turn off weighing by values")
     return lengths
 
 
 def _sum_groups(tensor: Tensor, groups: Sequence[Sequence[int]], *, dim: int) -> Tensor:
-    """Sums over neighbours along `dim` that belong to the same group."""
+    """Sum over each group of neighbours along `dim`."""
     index = [number for number, group in enumerate(groups) for _ in group]
     shape = list(tensor.shape)
     shape[dim] = len(groups)
@@ -182,9 +182,9 @@ def reduce_maps(
     head: int | None = None,
     sampled_rows: int | None = None,
 ) -> Float[Tensor, "heads row key"]:
-    """The whole maps of a layer in at most `most` rows and columns: the maximum of each block.
+    """A layer's whole maps, max-pooled to at most `most` rows and columns.
 
-    With `sampled_rows`, only about that many rows of every block, evenly spread, are computed.
+    With `sampled_rows`, compute only about that many evenly spaced rows of every block.
     """
     row_axis, key_axis = map_axes(analysis.labels(layer), options)
     height, width = (max(1, -(-len(axis) // most)) for axis in (row_axis, key_axis))
@@ -203,7 +203,7 @@ def reduce_maps(
 
 @dataclass(frozen=True, eq=False)
 class MapTile:
-    """One head's map between some rows and keys: exact weights, or all of them reduced."""
+    """Part of one head's map with exact weights, or the whole map reduced to fewer cells."""
 
     weights: Float[Tensor, "row key"]
     rows: tuple[int, int]
@@ -213,7 +213,7 @@ class MapTile:
     is_exact: bool
 
     def cells(self) -> MapCells:
-        """The tile as the browser reads it."""
+        """The tile in the format that the browser reads."""
         steps = (self.weights / (self.largest or 1) * STEPS).round().clamp(0, STEPS)
         return MapCells(
             rows=list(self.rows),
@@ -231,7 +231,7 @@ def map_tile(
     options: MapOptions,
     window: tuple[slice, slice] | None = None,
 ) -> MapTile:
-    """The part of a head's map in `window`; the whole map without one, or if it is too large."""
+    """The part of a head's map in `window`; the whole map if `window` is None or too large."""
     axes = map_axes(analysis.labels(head.layer_name), options)
     parts = [slice(0, len(axis)) for axis in axes] if window is None else window
     is_exact = max(part.stop - part.start for part in parts) <= TILE
@@ -248,14 +248,14 @@ def map_tile(
 
 
 def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
-    """Square roots of weights as single bytes: small weights stay visible in a small picture."""
+    """Square roots of weights as one byte each: small weights stay visible in a thumbnail."""
     return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
 
 def strongest_links(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, rows: slice
 ) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each of some rows, at most TILE rows."""
+    """Row, key and weight of the largest weights in each of the first TILE `rows`."""
     row_axis, key_axis = map_axes(analysis.labels(head.layer_name), options)
     start, stop, _ = rows.indices(len(row_axis))
     part, every_key = slice(start, min(stop, start + TILE)), slice(0, len(key_axis))
@@ -265,11 +265,11 @@ def strongest_links(
 
 
 LINKS = 3
-"""Links per row: its largest weights, however small."""
+"""Number of links per row: its largest weights, however small."""
 
 
 def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each row; none of weight 0."""
+    """Row, key and weight of the largest weights in each row, except zeros."""
     values, places = weights.topk(min(LINKS, weights.shape[1]), dim=1)
     return [
         [start + row, key, weight]

@@ -1,7 +1,7 @@
-"""The explorer's head view in a notebook; the chosen head is available in Python.
+"""The explorer's head view in a notebook; Python code can read and set the chosen head.
 
 In: a model and a text, or only a head table. Out: an anywidget for Jupyter, VS Code and marimo,
-drawn by the same file as the explorer's page, without a network.
+drawn by the same script as the explorer's page. It needs no network.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ def view(
     tokenizer: Any = None,
     look: "MapOptions | None" = None,
 ) -> Any:
-    """A view of every head of a model on a text, for a notebook; `view.head` is the chosen one.
+    """A notebook widget with every head of a model on a text; `view.head` is the chosen head.
 
     view = headwise.view("minilm", "The cat sat on the mat because it was warm.")
     view.head  # "L0H0", or the head that was clicked last
@@ -36,7 +36,7 @@ def view(
 
     loaded = open_model(model, tokenizer)
     if loaded.tokenizer is None:
-        raise OptionError(f"{loaded.name} has no tokenizer: pass one as tokenizer")
+        raise OptionError(f"{loaded.name} has no tokenizer: pass one as the tokenizer argument")
     analysis = analyse_text(loaded, text)
     if extra := analysis.left_out:
         warn_user(f"the text is {format_count(extra, 'token')} too long: its end was left out")
@@ -44,7 +44,7 @@ def view(
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
-    """A view of a table's heads, for a notebook; `view.head` is the chosen one."""
+    """A notebook widget with the heads of a table; `view.head` is the chosen head."""
     _check_package()
     from headwise.explorer.anywidget_view import HeadView
 
@@ -53,4 +53,4 @@ def view_table(table: HeadTable, *, head: str | None = None) -> Any:
 
 def _check_package() -> None:
     if importlib.util.find_spec("anywidget") is None:
-        raise MissingPackage("views in notebooks need anywidget: pip install 'headwise[notebook]'")
+        raise MissingPackage("notebook views need anywidget: pip install 'headwise[notebook]'")

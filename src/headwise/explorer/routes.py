@@ -1,7 +1,7 @@
-"""The server: the page at /, and JSON under /api/, for this machine only.
+"""The server: the page at / and JSON under /api/, for this machine only.
 
-In: a Session. Out: a Starlette application. api_types.py reads requests; the session and its
-neighbours compute answers in the ModelQueue. An error is one sentence.
+In: a Session. Out: a Starlette application. api_types.py reads requests; answers that need the
+model are computed in the ModelQueue. Every error is one sentence.
 """
 
 import functools
@@ -38,12 +38,12 @@ from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
 
 THUMB_ROWS = 8
-"""Rows that are computed for each row of a small map."""
+"""Number of rows computed for each row of a thumbnail map."""
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 
 class Explorer:
-    """Answers every request about one session."""
+    """Answers every request to one session."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.queue = session, ModelQueue()
@@ -88,7 +88,7 @@ class Explorer:
                 HeadwiseError: lambda _, error: error_response(422, str(error)),
                 HTTPException: _http_error,
                 TextNotCached: lambda _, error: error_response(410, str(error)),
-                StopWork: lambda *_: error_response(499, "the client has left"),
+                StopWork: lambda *_: error_response(499, "the client has disconnected"),
                 TooLarge: lambda *_: error_response(413, "the request's body is too large"),
                 Exception: lambda *_: error_response(
                     500, "something went wrong in headwise itself"
@@ -107,7 +107,7 @@ class Explorer:
         return Response(self.files[name], media_type=media_type, headers=headers)
 
     async def documentation(self, request: Request) -> Response:
-        """List every address under /api/ and its answer."""
+        """List every path under /api/ and what it returns."""
         routes = [
             {
                 "path": route.path,
@@ -120,22 +120,22 @@ class Explorer:
         return _json({"routes": routes})
 
     async def model(self, request: Request) -> Response:
-        """Name, layers and roles of the model."""
+        """The model's name, layers and roles."""
         return _json(self.session.about())
 
     async def progress(self, request: Request) -> Response:
-        """Steps done of the current work, and the number of waiting requests."""
+        """Steps done and total steps of the current work, and the number of waiting requests."""
         return _json(self.queue.progress())
 
     async def read(self, request: Request) -> Response:
-        """Read {text}: its tokens, labels of its maps, and measures of every head on it."""
+        """Read {text} and return its tokens, map labels, and every head's measures on it."""
         body = api.read_body(api.TextRequest, await request.body())
         return await self._compute(
             request, lambda progress: self.session.text_answer(body.text, progress)
         )
 
     async def thumbs(self, request: Request) -> Response:
-        """Small maps of the heads of ?layer=, ?size= cells wide: a byte per cell, its root."""
+        """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
         analysis = self.session.analysis(request.path_params["name"])
         query = api.read_query(api.ThumbsQuery, request.query_params)
         options = api.read_query(maps.MapOptions, request.query_params)
@@ -154,7 +154,7 @@ class Explorer:
         return await self._compute(request, lambda _: head_answer(analysis, head, options, table))
 
     async def map(self, request: Request) -> Response:
-        """A part of a head's map, ?rows=0:256&keys=0:256."""
+        """A part of a head's map, such as ?rows=0:256&keys=0:256."""
         analysis, head, options = self._map_request(request)
         rows, keys = (
             api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
@@ -164,7 +164,7 @@ class Explorer:
         )
 
     async def links(self, request: Request) -> Response:
-        """The strongest links of the rows ?rows=0:256 of a head: row, key, weight."""
+        """Row, key and weight of a head's strongest links in a range such as ?rows=0:256."""
         analysis, head, options = self._map_request(request)
         rows = api.parse_range(request.query_params, "rows", maps.TILE)
         return await self._compute(
@@ -172,7 +172,7 @@ class Explorer:
         )
 
     async def image(self, request: Request) -> Response:
-        """A head's map as an SVG image, of ?rows= if the text is long."""
+        """A head's map as an SVG image; if the text is long, ?rows= selects a part of it."""
         analysis, head, options = self._map_request(request)
         query = {"rows": f"0:{MAX_IMAGE}", **request.query_params}
         part = api.parse_range(query, "rows", MAX_IMAGE)
@@ -187,7 +187,7 @@ class Explorer:
         return Response(await self.queue.run(request, draw), media_type="image/svg+xml")
 
     async def whatif(self, request: Request) -> Response:
-        """Outputs on {texts} with {gates} on heads, next to the unchanged model's."""
+        """The model's outputs on {texts} with {gates} on its heads, next to its usual outputs."""
         body = api.read_body(api.WhatIfRequest, await request.body())
         factors, session = body.factors(), self.session
         return await self._compute(
@@ -208,7 +208,7 @@ class Explorer:
         return Response(cut_plan.to_json(), media_type="application/json", headers=headers)
 
     async def job(self, request: Request) -> Response:
-        """State and last result of the job scan or importance; POST starts it, DELETE stops it."""
+        """State and last result of a job, scan or importance; POST starts it, DELETE stops it."""
         name = request.path_params["job"]
         if name not in self.session.jobs:
             raise HTTPException(404)
@@ -224,7 +224,7 @@ class Explorer:
         return _json([step_answer(step) for step in await self._steps(request, body)])
 
     async def check(self, request: Request) -> Response:
-        """Whether {answer} to the question of {step} of that lesson is right, and why."""
+        """Whether {answer} is the right answer to the question in a lesson's {step}, and why."""
         body = api.read_body(api.LessonAnswerRequest, await request.body())
         steps = {step.name: step for step in await self._steps(request, body)}
         if body.step not in steps:
@@ -244,7 +244,7 @@ class Explorer:
         return self._last_lesson[1]
 
     async def plan(self, request: Request) -> Response:
-        """Costs of attention for ?d_model=, heads, kv_heads, layers, length, batch and dtype."""
+        """Attention costs for ?d_model=, heads, kv_heads, d_key, layers, length, batch, dtype."""
         query = api.read_query(api.PlanQuery, request.query_params)
         shape = make_shape(
             d_model=query.d_model,
@@ -257,11 +257,11 @@ class Explorer:
         return _json(msgspec.convert(costs.to_row(), api.PlanAnswer))
 
     async def plan_known_models(self, request: Request) -> Response:
-        """The known models, and the costs of their attention."""
+        """The known models and their attention costs."""
         return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api.PlanAnswer]))
 
     async def head_counts(self, request: Request) -> Response:
-        """Every number of heads that divides ?d_model=, and its drawbacks at ?length=."""
+        """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
         query = api.read_query(api.PlanQuery, request.query_params)
         choices = [
             api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))

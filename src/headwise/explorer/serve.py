@@ -1,7 +1,7 @@
-"""Serve the explorer on a port of this machine, until Ctrl-C.
+"""Serve the explorer on a local port until Ctrl-C.
 
-In: a model, or its name. Out: a page at the loopback address. Nothing large is imported before the
-port is known to be free.
+In: a model or its name. Out: a page at the loopback address. Large packages are imported only once
+the port is known to be free.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8123
 BACKLOG = 128
-"""Largest number of connections that wait for the server."""
+"""Largest number of connections waiting to be accepted."""
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A listening socket on `port`; without one, on the default port or any that is free.
+    """A listening socket on `port`; if that is None, on the default port or any free one.
 
-    It listens at once: nobody else gets the port, and early browsers wait until it is ready.
+    Listening at once reserves the port, and early requests wait until the server is ready.
     """
     for package in ("starlette", "uvicorn", "msgspec"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
     for number in [port] if port is not None else [DEFAULT_PORT, 0]:
-        # asyncio sends at once only if the protocol is named; otherwise each answer waits 40 ms.
+        # asyncio sets TCP_NODELAY only if the protocol is given; without it, answers wait 40 ms.
         sock = socket.socket(proto=socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -49,11 +49,11 @@ def open_socket(port: int | None) -> socket.socket:
                 ) from error
             continue
         return sock
-    raise OptionError("no port of this machine is free: close a program that uses one")
+    raise OptionError("no port is free on this machine: close a program that uses one")
 
 
 def address(sock: socket.socket) -> str:
-    """URL of the page that is served on a socket."""
+    """URL of the page served on a socket."""
     return f"http://{HOST}:{sock.getsockname()[1]}/"
 
 
@@ -65,9 +65,9 @@ def explore(
     opens: bool = True,
     options: "LoadOptions | None" = None,
 ) -> None:
-    """Serve the explorer: print its address, and answer until interrupted.
+    """Serve the explorer: print its address and answer requests until interrupted.
 
-    With `opens`, open a browser. In a notebook use `headwise.view`, which does not block.
+    If `opens`, open it in a browser. In a notebook, use `headwise.view`, which does not block.
     """
     try:
         asyncio.get_running_loop()
@@ -80,7 +80,7 @@ def explore(
         )
     with open_socket(port) as sock:
         session = start_session(model, tokenizer, options)
-        print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C ends)", flush=True)
+        print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
         with suppress(KeyboardInterrupt):
             serve(session, sock, opens=opens)
 
@@ -94,7 +94,7 @@ def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None"
 
 
 def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
-    """Answer until interrupted, then raise KeyboardInterrupt."""
+    """Answer requests until interrupted, then raise KeyboardInterrupt."""
     import uvicorn
 
     from headwise.explorer.routes import Explorer
@@ -115,4 +115,4 @@ def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
     finally:
         for job in session.jobs.values():
             job.stop()
-    raise KeyboardInterrupt  # uvicorn re-raises the signal, but on a busy machine not always
+    raise KeyboardInterrupt  # uvicorn re-raises the signal, but not always on a busy machine

@@ -1,6 +1,6 @@
-"""One model, the texts that it has read, and the jobs that run beside it.
+"""One model, the texts that it has read, and its background jobs.
 
-In: a scored. Out: answers for routes.py. Knows nothing of requests.
+In: a ScoredModel. Out: answers for routes.py. Knows nothing about HTTP.
 """
 
 import copy
@@ -39,7 +39,7 @@ from headwise.scans.scan import ScanJob, run_scan
 from headwise.watching.running import in_evaluation
 
 MEASURES = {
-    "normalised_entropy": "How widely it looks: 0 one token, 1 all alike",
+    "normalised_entropy": "How widely it looks: 0 at one token, 1 at all equally",
     "confidence": "Mean of its largest weight",
     "distance": "Mean distance in tokens",
     "previous": "On the token before",
@@ -52,7 +52,7 @@ MEASURES = {
     "text_induction": "On what followed an earlier copy",
     "output_share": "Share of its layer's output",
 }
-"""Measures that can colour the grid, and their meaning."""
+"""Measures that can colour the grid, with their meanings."""
 JOB_MEASURES = {
     "scan": {"induction": "On what followed an earlier copy, in repeated random tokens"},
     "importance": {
@@ -60,9 +60,9 @@ JOB_MEASURES = {
         "michel": "Michel's gradient score, on built-in text",
     },
 }
-"""Measures that each job adds, and their meaning."""
+"""Measures that each job adds, with their meanings."""
 IMPORTANCE_TOKENS = 1024
-"""Tokens of text that importance is measured on: enough to rank heads."""
+"""Number of tokens that importance is measured on: enough to rank heads."""
 SAMPLE_TEXTS = {
     "similarity": "The cat sat on the mat because it was warm.",
     "prediction": "The best way to learn a language is to",
@@ -78,7 +78,7 @@ class TextNotCached(HeadwiseError):
 
 
 def default_head(table: HeadTable) -> HeadId:
-    """The head to show until one is chosen: the sharpest that does not attend to a sink."""
+    """The head shown at first: the sharpest head that does not mostly attend to a sink."""
     sharpness = table.df["confidence"].fillna(0) - (table.df["first"] >= 0.5)
     return table.heads[int(sharpness.argmax())]
 
@@ -87,9 +87,11 @@ class Session:
     """One model and its cached answers."""
 
     def __init__(self, scored: ScoredModel) -> None:
-        """Count the model's heads on a short text."""
+        """Count the model's heads by running it on a short text."""
         if scored.tokenizer is None:
-            raise OptionError(f"{scored.name} has no tokenizer: the explorer reads text; pass one")
+            raise OptionError(
+                f"{scored.name} has no tokenizer, which the explorer needs to read text: pass one"
+            )
         self.scored, self.analyses = scored, AnalysisCache()
         self.baselines: dict[tuple[str, ...], Tensor] = {}
         """Outputs of the unchanged model, for compare_gated."""
@@ -103,7 +105,7 @@ class Session:
         """Whether the model, not the explorer, limits the length of a text."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
-        # Copied now: later a request may be watching or gating the model, and so would the copy.
+        # Copied now: later, a request's hooks may be on the model and would be copied with it.
         tensors = (*scored.model.parameters(), *scored.model.buffers())
         copied = copy.deepcopy(scored.model, {id(tensor): tensor for tensor in tensors})
         self.job_model = replace(scored, model=copied.eval())
@@ -116,7 +118,7 @@ class Session:
         return None if scan is None else scan.table
 
     def about(self) -> api.ModelAnswer:
-        """The model, as the page needs it before any text is read."""
+        """Everything about the model that the page needs before it reads a text."""
         name, revision = self.scored.name, self.scored.about.get("revision")
         arguments = shlex.join([name, "--revision", revision] if revision else [name])
         is_embedding = isinstance(self.scored.objective, Embedding)
@@ -139,7 +141,7 @@ class Session:
         )
 
     def read(self, text: str, progress: Progress = no_progress) -> TextAnalysis:
-        """The analysis of a text, from the cache or new."""
+        """The analysis of a text, from the cache if possible."""
         analysis = self.analyses.get(text_name(text))
         if analysis is None:
             analysis = analyse_text(self.scored, text, progress=progress)
@@ -154,7 +156,7 @@ class Session:
         return analysis
 
     def text_answer(self, text: str, progress: Progress = no_progress) -> api.TextAnswer:
-        """Tokens, labels of maps, and measures of every head."""
+        """Tokens, map labels and every head's measures on a text."""
         analysis = self.read(text, progress)
         layer_of_stack = {call.stack: layer for layer, call in analysis.calls.items()}
         labels = analysis.labels(next(iter(analysis.calls)))
@@ -175,7 +177,7 @@ class Session:
         )
 
     def start(self, name: str) -> None:
-        """Start a job on the copy of the model; it waits until other jobs have ended."""
+        """Start a job on the copy of the model; it waits until other jobs have finished."""
 
         def work(job: Job) -> Any:
             with job.hold(self._job_lock):

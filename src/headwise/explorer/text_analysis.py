@@ -1,7 +1,7 @@
-"""One text, read once: every layer's attention call, and every measure of every head on it.
+"""Read a text once: record every layer's attention call and every head's measures.
 
 In: a model and a text. Out: a TextAnalysis, from which maps.py computes any part of any map later.
-No weight matrix is ever stored whole. AnalysisCache keeps the last few.
+No weight matrix is ever stored whole. AnalysisCache keeps the last few analyses.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LONGEST = 4096
-"""Largest number of tokens that are read, even if the model could read more."""
+"""Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
-"""Largest number of rows that measures are means of; drawn at random from a longer text."""
+"""Largest number of rows that measures average over; sampled at random if there are more."""
 STAGE = "reading layers"
 
 
@@ -46,11 +46,11 @@ class TextAnalysis:
     """A digest of the text."""
     batch: Batch
     calls: Mapping[str, Call]
-    """By layer name, in the order of the layers."""
+    """Attention calls by layer name, in layer order."""
     table: HeadTable
-    """Every measure, on this text only."""
+    """Every head's measures on this text only."""
     left_out: int
-    """Tokens of the text that were too many to read."""
+    """Number of tokens at the end of the text that were not read."""
     tokenizer: object
     layer_cache: LayerCache
     _sequences: dict[str, SequenceWeights] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class TextAnalysis:
         return self.calls[layer]
 
     def sequence(self, layer: str, head: int | None = None) -> SequenceWeights:
-        """Weights of a layer, or of one of its heads, to be computed tile by tile."""
+        """Weights of a layer or of one of its heads, computed tile by tile on request."""
         if layer not in self._sequences:
             self._sequences[layer] = self.call(layer).sequence(0, slice(None), slice(None))
         sequence = self._sequences[layer]
@@ -80,7 +80,7 @@ class TextAnalysis:
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:
-        """Matrices that give lengths after each head's part of the output projection."""
+        """One matrix per head that preserves lengths after Wo; None if Wo is unknown."""
         return self.layer_cache.output_roots(self.call(layer))
 
     @cached_property
@@ -94,7 +94,7 @@ class TextAnalysis:
             else:
                 inputs = (call.queries, call.keys, call.values)
             for tensor in (*inputs, call.mixed):
-                wide = at_least_float32(tensor)  # a sequence makes a float32 copy of half precision
+                wide = at_least_float32(tensor)  # sequences copy half precision to float32
                 copied = 0 if wide == tensor.dtype else wide.itemsize
                 total += tensor.numel() * (tensor.element_size() + copied)
         return total
@@ -114,7 +114,7 @@ def check_heads_left(name: str, layers: Collection[str]) -> None:
 def analyse_text(
     loaded: LoadedModel, text: str, *, progress: Progress = no_progress
 ) -> TextAnalysis:
-    """Run the model on a text, or on the beginning of one that is too long."""
+    """Run the model on a text, or on its beginning if it is too long."""
     model = loaded.model
     reader = Reader(loaded.tokenizer, model.config, length=LONGEST)
     window = reader.windows([text])[0]
@@ -146,16 +146,16 @@ def analyse_text(
 
 
 class AnalysisCache:
-    """The last few analyses, by the name of their text."""
+    """The most recently used analyses, by the name of their text."""
 
     def __init__(self, *, most: int = 8, most_bytes: int = 1 << 30) -> None:
-        """Keep at most `most` analyses of `most_bytes` together; the last one always stays."""
+        """Keep at most `most` analyses and `most_bytes` in total, but always the last analysis."""
         self.most, self.most_bytes = most, most_bytes
         self._analyses: OrderedDict[str, TextAnalysis] = OrderedDict()
-        self._lock = threading.Lock()  # one thread puts analyses in, another gets them
+        self._lock = threading.Lock()  # one thread adds analyses, another reads them
 
     def put(self, analysis: TextAnalysis) -> None:
-        """Add an analysis and drop the oldest ones that no longer fit."""
+        """Add an analysis, then drop the least recently used ones until the rest fit."""
         with self._lock:
             self._analyses[analysis.name] = analysis
             self._analyses.move_to_end(analysis.name)

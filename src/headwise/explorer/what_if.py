@@ -1,7 +1,7 @@
-"""What if: a model's output with heads silenced or scaled, next to its output without.
+"""What if: a model's output with heads silenced or scaled, next to its usual output.
 
-In: a scored, one text or several, and a factor for each changed head. Out: a WhatIfAnswer with
-next-token probabilities, similarities of sentences, or probabilities of classes.
+In: a ScoredModel, one or more texts, and a factor for each changed head. Out: a WhatIfAnswer with
+token probabilities, class probabilities or sentence similarities.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
 
 LONGEST = 512
-"""Largest number of tokens of a text that are read: the effect of a click must show at once."""
+"""Largest number of tokens read per text: the effect of a click must show at once."""
 TOP = 8
-"""Number of predictions shown of each model."""
+"""Number of predictions shown for the changed model and for the unchanged one."""
 MAX_BASELINES = 8
-"""Number of requests whose unchanged outputs are kept."""
+"""Largest number of requests whose unchanged outputs are kept."""
 
 
 @torch.inference_mode()
@@ -40,7 +40,7 @@ def compare_gated(
     """Output with each head's output multiplied by its factor, next to the unchanged output.
 
     `num_heads` is by layer name. `baselines` keeps the unchanged outputs between calls. Only
-    embeddings compare several texts.
+    embedding models compare several texts; the others read the first.
     """
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
@@ -85,7 +85,7 @@ def _savings(scored: ScoredModel, silenced: tuple[HeadId, ...]) -> Savings:
 def _read_texts(scored: ScoredModel, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
     """The texts as one batch, and a remark for each text that is too long.
 
-    A model that predicts the next token reads the end of a long text, the others its beginning.
+    Next-token models read the end of a long text, other models its beginning.
     """
     reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
     before, after = reader.around
@@ -99,14 +99,14 @@ def _read_texts(scored: ScoredModel, texts: Sequence[str]) -> tuple[dict[str, Te
         if len(ids) > room:
             side = "last" if is_end else "first"
             remarks.append(
-                f"Of text {number + 1} the {side} {room:,} of {len(ids):,} tokens are read here."
+                f"Only the {side} {room:,} of {len(ids):,} tokens in text {number + 1} are read."
             )
         windows.append(Window(number, (*before, *(ids[-room:] if is_end else ids[:room]), *after)))
     return dict(reader.batch(windows, scored.device).inputs), remarks
 
 
 def _output(scored: ScoredModel, inputs: Mapping[str, Tensor], position: int | None) -> Tensor:
-    """Embeddings; at a position, the log-probability of every token or class."""
+    """Embeddings or, if `position` is given, the log-probability of every token or class."""
     output = scored.objective.output(scored.model, inputs)
     if position is None:
         return output
@@ -119,7 +119,7 @@ def _similarity(before: Tensor, after: Tensor) -> Similarity:
 
 
 def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) -> Prediction:
-    """The likeliest tokens or classes of either model."""
+    """The likeliest tokens or classes before and after the change."""
     num_shown = min(TOP, len(before))
     tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
     likeliest = list(dict.fromkeys(tops[0] + tops[1]))
@@ -140,9 +140,9 @@ def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) 
 
 
 def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tuple[int, str]:
-    """The position whose prediction is shown, and its title.
+    """The position whose prediction is shown, and a title for it.
 
-    For a masked model it is the first masked token; if there is none, masks the last word.
+    For a masked model, the first masked token; if there is none, the last word, masked in `inputs`.
     """
     ids, objective = inputs["input_ids"][0], scored.objective
     if isinstance(objective, NextToken):
@@ -171,6 +171,6 @@ def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tupl
 
 
 def token_name(scored: ScoredModel, number: int) -> str:
-    """A token's label; its number if the model has more tokens than the tokenizer."""
+    """A token's label, or its number if the tokenizer does not have it."""
     piece = scored.tokenizer.convert_ids_to_tokens(number)
     return str(number) if piece is None else token_text(piece, scored.tokenizer.decode([number]))

@@ -1,7 +1,7 @@
 """Everything that a lesson states, measured once on the learner's text.
 
-In: a scored, a text, and the layer, head and token that the learner chose. Out: Facts: the trace
-of one layer, how its scores become weights, and the effect of silencing each head on the output.
+In: a ScoredModel, a text, and the layer, head and token that the learner chose. Out: Facts, with a
+trace of the layer, how its scores become weights, and how silencing each head affects the output.
 """
 
 import math
@@ -36,27 +36,27 @@ from headwise.watching.watch import watch
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
 MAX_CHARACTERS = 4000
-"""Characters of the text that are tokenized: far more than MAX_TOKENS need."""
+"""Largest number of characters that are tokenized: far more than MAX_TOKENS tokens have."""
 LARGEST, RESTING = 0.95, 0.5
-"""Limits for the head to show: its largest weight, and its weight on resting places."""
+"""Upper limits for the head to show: its largest weight, and its weight on sink tokens."""
 CLEAR = 0.5
-"""In the layer to show, heads differ at least by this share of the largest difference."""
+"""The layer to show must have a gap of at least this share of the largest gap."""
 BLOCKED = -1e30
-"""Scores at or below this are masked: models use their dtype's lowest number for -inf."""
+"""Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 NUM_NEXT = 5
 """Number of next tokens shown."""
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Change of the output when each head is silenced."""
+    """How the output changes when each head is silenced."""
 
     unit: Literal["cosine", "nats", "loss"]
-    """Unit of values: cosine to the unchanged output, divergence from it, or the loss."""
+    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
     heads: list[SpareHeadFigure]
-    """Largest effect first."""
+    """The layer's heads, largest effect first."""
     next: list[NextFigure]
-    """Next tokens of a causal model, likeliest first."""
+    """A causal model's next tokens, likeliest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Scoring:
     scale: float
     softcap: float | None
     added: Float[Tensor, " key"]
-    """Numbers that the model adds by position; -inf for tokens that cannot be seen."""
+    """Numbers that the model adds for each position; -inf for tokens that cannot be seen."""
     sink: float | None
     """A score that joins the softmax and belongs to no token."""
 
@@ -86,14 +86,14 @@ class Scoring:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """One text, one layer, one head and one token of it."""
+    """Facts about one text, layer, head and token."""
 
     is_cut: bool
     """Whether the text was longer than MAX_TOKENS."""
     call: AttentionCall
     trace: Trace
     steps: dict[str, Tensor]
-    """Values of the trace's steps for the one text."""
+    """Values of the trace's steps, without the batch axis."""
     head: int
     kv_head: int
     """The KV head that serves the chosen head."""
@@ -102,15 +102,15 @@ class Facts:
     tokens: tuple[str, ...]
     """Every token, as the lesson shows it."""
     compared: ComparedRows
-    """The token's rows in all heads, without resting places."""
+    """The token's rows in all heads, without sink tokens."""
     shares: list[float]
-    """Each head's share of the token's output, by the length of what it adds."""
+    """Each head's share of the token's output, by the length of its contribution."""
     effects: Effects
     roles: list[list[str]] | None
-    """Roles of the layer's heads; None without the table of a scan."""
+    """Roles of the layer's heads; None if no scan table was given."""
 
     def quote(self, position: int) -> str:
-        """A token inside a sentence, numbered if the text has it several times."""
+        """A token for use in a sentence, numbered if it occurs several times in the text."""
         token = self.tokens[position]
         turn = self.tokens[: position + 1].count(token)
         return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
@@ -127,18 +127,18 @@ class Facts:
 
     @cached_property
     def by_weight(self) -> list[int]:
-        """Positions that can be seen, by weight, largest first."""
+        """Positions that can be seen, largest weight first."""
         order = self.row.argsort(descending=True, stable=True).tolist()
         return [key for key in order if bool(self.scoring.added[key] > -math.inf)]
 
     @property
     def sees_one(self) -> bool:
-        """Whether only one token can be seen, as from the first of a causal model."""
+        """Whether only one token can be seen, as from the first token in a causal model."""
         return len(self.by_weight) == 1
 
     @property
     def num_kv_heads(self) -> int:
-        """KV heads of the layer."""
+        """Number of KV heads in the layer."""
         return len(self.steps["keys"])
 
     @property
@@ -148,7 +148,7 @@ class Facts:
 
     @cached_property
     def scoring(self) -> Scoring:
-        """The chosen row, before and after the softmax."""
+        """How the chosen row of scores becomes weights."""
         rules, row = self.call.rules, (self.head, self.position)
         masked = self.steps["masked"][row]
         added = (masked - self.steps["scaled"][row]).double()
@@ -164,7 +164,7 @@ class Facts:
 
     @property
     def place(self) -> Place:
-        """The head and the token, as the browser gets them."""
+        """The head and the token, as the browser receives them."""
         return Place(self.call.layer, self.head, self.name, self.position, list(self.tokens))
 
 
@@ -191,7 +191,7 @@ def lesson_facts(
         raise OptionError(f"layer is {layer}: the model has layers 0..{calls[-1].layer}")
     token_facts = batch.tokens[""]
     is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
-    assert is_special is not None and is_mark is not None, "the tokenizer knows"
+    assert is_special is not None and is_mark is not None, "needs a tokenizer"
     if position is None:  # the last word
         is_word = ~(is_special | is_mark)[0]
         position = max((place for place in where if is_word[place]), default=where[-1])
@@ -230,25 +230,26 @@ def lesson_facts(
 def _check_model(scored: ScoredModel) -> None:
     name, sites = scored.name, find_sites(scored.model)
     if scored.tokenizer is None:
-        raise OptionError(f"{name} has no tokenizer: the lesson reads text; pass one")
+        raise OptionError(f"{name} has no tokenizer, which the lesson needs to read text: pass one")
     stacks = list(dict.fromkeys(site.stack for site in sites))
     if len(stacks) > 1:
         raise OptionError(
-            f"{name} has several stacks of attention ({', '.join(stacks)}): the lesson needs a "
-            "model with one"
+            f"{name} has several attention stacks ({', '.join(stacks)}): the lesson needs a model "
+            "with one"
         )
     weights_only = [type(site.module).__name__ for site in sites if not site.is_routed]
     if weights_only:
         raise OptionError(
             f"{name} returns only its weights ({weights_only[0]} does not use transformers' "
-            "attention interface): the lesson needs queries, keys and scores, as in minilm"
+            "attention interface): the lesson needs queries, keys and scores; choose a model such "
+            "as minilm"
         )
 
 
 def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
     """The text's first tokens as a batch, their positions, and whether the text is longer.
 
-    Halves of characters, which no tokenizer reads, become question marks.
+    Lone surrogates, which no tokenizer can read, become question marks.
     """
     full_text = text.strip().encode("utf-8", "replace").decode()
     part = full_text[:MAX_CHARACTERS]
@@ -271,11 +272,11 @@ class _Candidate:
     call: AttentionCall
     head: int
     is_odd: bool
-    """Whether its row is hard to read: mostly on resting places, or all on one token."""
+    """Whether its row is hard to read: on sink tokens, on the token itself or on only one token."""
     gap: float
     """How much sharper its layer's heads are than their average."""
     worse: float
-    """Entropy, or the weight on resting places of an odd row; smaller is better."""
+    """Entropy, or if the row is odd, its weight on sink tokens; smaller is better."""
 
 
 def _choose_head(
@@ -288,9 +289,9 @@ def _choose_head(
 ) -> tuple[AttentionCall, int]:
     """The given head, or the one whose row for the token is easiest to read.
 
-    That is the sharpest head that attends mostly to one other ordinary token, but not to it alone,
-    in a layer whose heads differ; if there is none, the one that puts least on resting places, the
-    keys in `is_rest`: special tokens and the first one, where heads park unused attention.
+    That is the sharpest head that attends mostly, but not only, to one other ordinary token, in a
+    layer whose heads differ; if there is none, the head with the least weight on sink tokens: the
+    keys in `is_rest`, which are special tokens and the first token.
     """
     candidates = []
     for call in calls:
@@ -318,7 +319,7 @@ def _choose_head(
 def _silencing_effects(
     scored: ScoredModel, inputs: Mapping[str, Tensor], traced: Trace, roles: list[list[str]] | None
 ) -> Effects:
-    """Change of the output when each head of a layer is silenced, in the objective's terms."""
+    """How the output changes when each head of a layer is silenced, in the objective's unit."""
     num_heads = traced.num_heads
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
     config: Any = scored.model.config
@@ -367,7 +368,7 @@ def _outputs_with_gates(
     layer: str,
     gates: Float[Tensor, "copies heads"],
 ) -> Tensor:
-    """The outputs to compare, one per row of gates; a causal model's is its next-token logits."""
+    """The outputs to compare, one per row of `gates`; for a causal model, next-token logits."""
     copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
     with gate(scored.model, {layer: gates}):
         if isinstance(scored.objective, Embedding | CustomLoss):

@@ -1,13 +1,13 @@
 """Numbers that the browser draws in each step of the lesson; source of static/types.d.ts.
 
-Vectors longer than SHOWN numbers are cut to their first ones, unless a field says otherwise.
+Vectors are cut to their first SHOWN numbers unless a docstring says otherwise.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 SHOWN = 8
-"""Numbers shown of a long vector."""
+"""How many numbers of a long vector are shown."""
 Matrix = list[list[float]]
 
 
@@ -20,7 +20,7 @@ class Place:
     name: str
     position: int
     tokens: list[str]
-    """Every token of the text, special ones included."""
+    """Every token of the text, including special ones."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class WhyManyFigure:
 
     place: Place
     keys: list[int]
-    """Positions compared: without special tokens and the first token, if others are left."""
+    """Compared positions: all but special tokens and the first, unless too few would be left."""
     heads: list[RowFigure]
     single: RowFigure
     mean_entropy: float
@@ -68,7 +68,7 @@ class WhyManyFigure:
 
 @dataclass(frozen=True)
 class ShapeFigure:
-    """Shape of one step for the whole text."""
+    """Shape of one step's values for the whole text."""
 
     step: str
     formula: str
@@ -77,7 +77,7 @@ class ShapeFigure:
 
 @dataclass(frozen=True)
 class ProjectionsFigure:
-    """Whole input, query, key and value of the token in the head."""
+    """The token's input, query, key and value in the head, not cut to SHOWN numbers."""
 
     place: Place
     input: list[float] | None
@@ -104,7 +104,7 @@ class HeadCountFigure:
 
 @dataclass(frozen=True)
 class HeadsFigure:
-    """How the model divides its width among heads, next to other ways."""
+    """How the model divides its width among heads, next to alternatives."""
 
     place: Place
     d_model: int
@@ -113,7 +113,7 @@ class HeadsFigure:
     columns: list[int]
     """First column of the head, and one past its last."""
     groups: list[list[int]]
-    """Heads that each KV head serves."""
+    """The heads that each KV head serves."""
     table: list[HeadCountFigure]
 
 
@@ -135,12 +135,12 @@ class ScoresFigure:
     dragged: int
     """Position of the token whose score is dragged first."""
     step: float
-    """Change of a score that is 1 after scaling."""
+    """Change in a score that amounts to 1 after scaling."""
 
 
 @dataclass(frozen=True)
 class MixingFigure:
-    """Values of every token, and what each adds to the mixed vector."""
+    """The value of every token, and the part that it adds to the mixed vector."""
 
     place: Place
     d_value: int
@@ -150,14 +150,14 @@ class MixingFigure:
     """Weight times value, one row per token."""
     mixed: list[float]
     lengths: list[float]
-    """Length of every token's whole part."""
+    """Length of every token's part, before it is cut to SHOWN numbers."""
     difference: float
     """Largest difference between the sum of the parts and the mixed vector."""
 
 
 @dataclass(frozen=True)
 class OwnerFigure:
-    """One head's columns of the concat, and what it adds to the output."""
+    """One head's columns of the concat, and its contribution to the output."""
 
     name: str
     columns: list[int]
@@ -167,7 +167,7 @@ class OwnerFigure:
     length: float
     share: float
     touched: int
-    """Numbers of the output that the head changes."""
+    """How many numbers of the output the head changes."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class OutputFigure:
     segregation_concat: float
     segregation_output: float
     difference: float
-    """Largest difference between the output and the sum of the heads and the bias."""
+    """Largest difference between the output and the sum of all contributions and the bias."""
     adds_up: bool
     output: list[float]
     bias: list[float] | None
@@ -207,7 +207,7 @@ class SpareHeadFigure:
     """0 if the output stays the same."""
     roles: list[str] | None
     next: list[float]
-    """Probabilities of the likeliest tokens without the head."""
+    """Probabilities, without the head, of the tokens in `SpareFigure.next`."""
 
 
 @dataclass(frozen=True)
@@ -229,17 +229,17 @@ Figure = FirstFigure | ScoresFigure | MixingFigure | OutputFigure | SpareFigure
 
 @dataclass(frozen=True)
 class QuestionAnswer:
-    """A question as the browser gets it."""
+    """A question as the browser receives it."""
 
     text: str
     kind: Literal["choice", "number"]
     options: list[str]
-    """Empty for a number."""
+    """Empty if the answer is a number."""
 
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """A step as the browser gets it, without the right answer."""
+    """A step as the browser receives it, without the right answer."""
 
     name: str
     title: str
@@ -252,7 +252,7 @@ class StepAnswer:
 
 @dataclass(frozen=True)
 class AnswerVerdict:
-    """Whether an answer is right, in a sentence, and why."""
+    """Whether an answer is right, with a sentence that says so and an explanation."""
 
     is_right: bool
     sentence: str

@@ -1,8 +1,8 @@
 """The lesson: a warm-up and seven steps on the learner's own sentence and a model's real weights.
 
 In: a model with its objective, and a text. Out: LessonSteps, each with a text, an exercise, a
-question and numbers that the browser draws (figures.py). Every number comes from a trace, a watched
-pass or a gated one.
+question and numbers that the browser draws (figures.py). Every number comes from a trace or
+from a forward pass that was watched or gated.
 """
 
 from headwise.explorer.lesson.facts import lesson_facts
@@ -24,8 +24,8 @@ def lesson(
 ) -> tuple[LessonStep, ...]:
     """The warm-up and the seven steps, on the first tokens of a text.
 
-    By default, follows the last word, and the sharpest head that attends from it mostly to one
-    other word. With the table of a scan, the last step names the roles of the layer's heads.
+    By default, they follow the last word and the sharpest head that attends from it mostly to one
+    other word. If a scan's `table` is given, the last step names the roles of the layer's heads.
     """
     facts = lesson_facts(scored, text, layer=layer, head=head, position=position, table=table)
     builders = (why_many, projections, heads, scores, mixing, output, spare)

@@ -21,12 +21,12 @@ from headwise.tracing.blur import ComparedRows
 from headwise.tracing.layer_trace import trace_layer
 
 TIE = 1e-3
-"""Candidates of a question must differ by more than this."""
+"""The numbers behind a question's options must differ by more than this."""
 WARM_UP_STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
 
 
 def warm_up() -> LessonStep:
-    """Two tokens and two heads, small enough to follow by hand."""
+    """The warm-up: two tokens and two heads, small enough to follow by hand."""
     layer, tokens, x = cat_sleeps()
     trace = trace_layer(layer, x, tokens=tokens)
     steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
@@ -76,7 +76,7 @@ def _vector(numbers: list[float]) -> str:
 
 
 def why_many(facts: Facts) -> LessonStep:
-    """One row of weights cannot be sharp on several tokens."""
+    """The step on why one row of weights cannot be sharp on several tokens."""
     rows = facts.compared
     heads = [
         _row_figure(facts.trace.name_of(head), weights, rows, resting)
@@ -207,7 +207,7 @@ def _blur_question(facts: Facts, row: figures.RowFigure, num_heads: int) -> Quiz
 
 
 def projections(facts: Facts) -> LessonStep:
-    """Queries, keys and values of one token."""
+    """The step on the query, key and value of one token."""
     query = facts.steps["queries"][facts.head, facts.position].tolist()
     key = facts.steps["keys"][facts.kv_head, facts.position].tolist()
     value = facts.steps["values"][facts.kv_head, facts.position].tolist()
@@ -254,7 +254,7 @@ def _is_grouped(facts: Facts) -> bool:
 
 
 def _projection_question(facts: Facts) -> QuizQuestion:
-    """Which query and key are multiplied: the product that equals the score decides."""
+    """Ask which query and key are multiplied; the right pair's product is the score."""
     queries = facts.steps["queries"][facts.head].double()
     keys = facts.steps["keys"][facts.kv_head].double()
     here = facts.position
@@ -287,7 +287,7 @@ def _projection_question(facts: Facts) -> QuizQuestion:
 
 
 def heads(facts: Facts) -> LessonStep:
-    """How the width is divided among heads."""
+    """The step on how the width is divided among heads."""
     num_heads, d_key = facts.trace.num_heads, facts.call.queries.shape[-1]
     d_model, width = facts.d_model, num_heads * d_key
     first, last = facts.head * d_key, (facts.head + 1) * d_key - 1
@@ -336,7 +336,7 @@ def heads(facts: Facts) -> LessonStep:
 def _head_count_table(
     d_model: int, num_heads: int, d_key: int, num_tokens: int
 ) -> list[figures.HeadCountFigure]:
-    """A row for every head count that divides the width, and one for the model's own."""
+    """A row for every head count that divides the width, and for the model's own head count."""
     choices = {
         (choice.num_heads, choice.d_key): list(choice.remarks)
         for choice in head_choices(d_model, length=num_tokens)

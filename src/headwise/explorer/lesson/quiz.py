@@ -1,6 +1,6 @@
-"""Steps and questions of the lesson, and how an answer is checked.
+"""The lesson's steps and questions, and how answers are checked.
 
-In: an answer from the browser. Out: an AnswerVerdict. Knows no model.
+In: an answer from the browser. Out: an AnswerVerdict. Needs no model.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ LONGEST_ANSWER = 60
 
 @dataclass(frozen=True)
 class QuizQuestion(QuestionAnswer):
-    """A question with one right answer, which is computed."""
+    """A question with its right answer and an explanation."""
 
     answer: int | float
-    """Index of the right option, or the number."""
+    """Index of the right option, or the right number."""
     tolerance: float
-    """Largest error of a number that is still right."""
+    """Largest error with which a number still counts as right."""
     why: str
-    """Shown after an answer, right or wrong."""
+    """Explanation shown after any answer, right or wrong."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def number_question(
 
 
 def choice_question(text: str, right: str, wrong: Iterable[str], why: str) -> QuizQuestion:
-    """A question whose answer is one of some options, listed in alphabetical order."""
+    """A multiple-choice question, with its options in natural sort order."""
     options = sorted({right, *wrong}, key=_natural_order)
-    assert len(options) > 1, "a choice needs something to choose from"
+    assert len(options) > 1, "a choice needs at least two options"
     return QuizQuestion(text, "choice", options, options.index(right), 0.0, why)
 
 
@@ -59,16 +59,16 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
 
 
 def step_answer(step: LessonStep) -> StepAnswer:
-    """The step without the right answer and its reason."""
+    """The step without the right answer and its explanation."""
     values = {field.name: getattr(step, field.name) for field in fields(StepAnswer)}
     quiz = step.question
     return StepAnswer(**values | {"question": QuestionAnswer(quiz.text, quiz.kind, quiz.options)})
 
 
 def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
-    """Whether an answer, a text or a number, is right."""
+    """The verdict on an answer, which may be text or a number."""
     if not isinstance(answer, str | int | float):
-        raise OptionError(f"answer is {reprlib.repr(answer)}: give a text or a number")
+        raise OptionError(f"answer is {reprlib.repr(answer)}: give text or a number")
     question = step.question
     if question.kind == "choice":
         chosen = _option_index(question.options, answer)
@@ -84,7 +84,7 @@ def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
 
 
 def _option_index(options: list[str], answer: str | int | float) -> int:
-    """Index of the option that an answer gives, as a number or as its text."""
+    """Index of the option that `answer` names, by its index or by its text."""
     if answer in options:
         return options.index(str(answer))
     digits = re.fullmatch(r"\s*([0-9]{1,3})(?:\.0)?\s*", str(answer))
@@ -95,7 +95,7 @@ def _option_index(options: list[str], answer: str | int | float) -> int:
 
 
 def _possible_numbers(answer: str | int | float) -> list[float]:
-    """Numbers that an answer can mean: a comma is a decimal point or separates thousands."""
+    """Numbers that an answer can mean: a comma may be a decimal point or separate thousands."""
     text = str(answer).strip().replace("\N{MINUS SIGN}", "-")
     match = re.fullmatch(r"([-+]?[0-9.,]+(?:[eE][-+]?[0-9]{1,3})?)\s*(%?)", text)
     numbers = []

@@ -22,11 +22,11 @@ MEASURES = {
     "nats": "divergence of the model's prediction without the head from the untouched one, in nats",
     "loss": "how far the loss moves without the head",
 }
-"""The distance that bars show, for each unit."""
+"""The distance that the bars show, by unit."""
 
 
 def scores(facts: Facts) -> LessonStep:
-    """From products of queries and keys to weights."""
+    """The step from products of queries and keys to weights."""
     scoring, top = facts.scoring, facts.by_weight[0]
     if not facts.sees_one:
         effect = " down until another token leads the row"
@@ -119,7 +119,7 @@ def _raising_sentence(facts: Facts) -> str:
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
-    """The weight after its score is raised; or, if no score matters, the number of tokens seen."""
+    """Ask for a weight after its score is raised or, if none would change, for a token count."""
     scoring, step = facts.scoring, 1 / facts.scoring.scale
     best, best_gain, answer = 0, 0.0, 0.0
     for key in facts.by_weight:
@@ -129,7 +129,7 @@ def _score_question(facts: Facts) -> QuizQuestion:
         gain = weight - float(facts.row[key])
         if gain > best_gain:
             best, best_gain, answer = key, gain, weight
-    if best_gain < 0.05:  # the row is all or nothing, and no drag of this size shows
+    if best_gain < 0.05:  # the row is all or nothing: a drag of this size would not show
         seen, total = len(facts.by_weight), len(facts.tokens)
         blocked = f"{seen} of {total} tokens: what cannot be seen is blocked before the softmax."
         return number_question(
@@ -157,7 +157,7 @@ def _score_question(facts: Facts) -> QuizQuestion:
 
 
 def mixing(facts: Facts) -> LessonStep:
-    """Weights times values."""
+    """The step that multiplies values by weights."""
     values = facts.steps["values"][facts.kv_head].double()
     mixed = facts.steps["mixed"][facts.head, facts.position].double()
     parts = facts.row[:, None] * values
@@ -205,7 +205,7 @@ def mixing(facts: Facts) -> LessonStep:
 
 
 def _mixing_question(facts: Facts) -> QuizQuestion:
-    """One product: the largest that another token brings to a number that is shown."""
+    """Ask for the largest product shown, ignoring the token with the largest weight."""
     values = facts.steps["values"][facts.kv_head].double()[:, : figures.SHOWN]
     parts = facts.row[:, None] * values
     sizes = parts.abs()
@@ -226,7 +226,7 @@ def _mixing_question(facts: Facts) -> QuizQuestion:
 
 
 def output(facts: Facts) -> LessonStep:
-    """Concat and Wo: segregated before, shared after."""
+    """The step on concat and Wo: heads are separate before Wo and mixed after it."""
     trace, here = facts.trace, facts.position
     contributions = facts.steps["contributions"][:, here].double()
     mixed = facts.steps["mixed"][:, here].double()
@@ -304,7 +304,7 @@ def _output_question(facts: Facts, d_value: int, touched: int) -> QuizQuestion:
 
 
 def spare(facts: Facts) -> LessonStep:
-    """Roles of heads, and the effect of silencing each."""
+    """The step on the roles of heads and the effect of silencing each."""
     effects, roles = facts.effects, facts.roles
     return LessonStep(
         name="spare",
@@ -374,7 +374,7 @@ def _effect_sentence(effects: Effects) -> str:
 
 
 def _spare_question(facts: Facts) -> QuizQuestion:
-    """Which of some heads is missed most, none of them tied with it."""
+    """Ask which of several heads is missed most; none of them ties with it."""
     trace, (most, *others) = facts.trace, facts.effects.heads
     below = [head.name for head in others if most.effect - head.effect > TIE]
     if not below:

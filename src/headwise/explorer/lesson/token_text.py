@@ -1,7 +1,7 @@
-"""Tokens and numbers as text inside the lesson's sentences.
+"""Format tokens and numbers for the lesson's sentences.
 
-Tokens come from the learner: control characters and the direction of writing must not change the
-text around them.
+Tokens come from the learner's text: their control characters and writing direction must not affect
+the text around them.
 """
 
 import math
@@ -9,14 +9,14 @@ import unicodedata
 from collections.abc import Sequence
 
 LONGEST_TOKEN = 24
-"""Characters of a token that a sentence shows."""
+"""Largest number of characters of a token that a sentence shows."""
 HIDDEN = "\N{MIDDLE DOT}"
 MOST_PLACES = 10
-"""Largest number of digits after the point."""
+"""Largest number of digits after the decimal point."""
 
 
 def visible(token: str) -> str:
-    """A token with a dot for each character that cannot be printed."""
+    """A token with a dot in place of each unprintable character."""
     return "".join(mark if mark.isprintable() else HIDDEN for mark in token) or HIDDEN
 
 
@@ -35,7 +35,7 @@ def quote_token(token: str) -> str:
 
 
 def number(value: int | float) -> str:
-    """Three significant digits; whole numbers without a point.
+    """`value` with three significant digits; whole numbers have no decimal point.
 
     >>> number(0.03571), number(-12.345), number(384), number(1536.0), number(0.00001234)
     ('0.0357', '-12.3', '384', '1536', '0.0000123')
@@ -54,7 +54,7 @@ def number(value: int | float) -> str:
 
 
 def power(value: float) -> str:
-    """Two digits and a power of ten, as the figures write it.
+    """`value` as two digits and a power of ten, as in the figures.
 
     >>> power(2.384e07)
     '2.4e7'
@@ -64,7 +64,7 @@ def power(value: float) -> str:
 
 
 def share(value: int | float) -> str:
-    """A share with two digits after the point, or up to four if it is small.
+    """A share with two decimals, or up to four if it is small.
 
     >>> share(0.4284), share(0.0031), share(0.000001), share(1)
     ('0.43', '0.003', '0.0000', '1.00')
@@ -84,7 +84,7 @@ def percent(value: float) -> str:
 
 
 def few(values: Sequence[float]) -> str:
-    """The first three numbers of a vector."""
+    """The first three numbers of a vector, with an ellipsis."""
     return f"[{', '.join(f'{value:.2f}' for value in values[:3])}, ...]"
 
 

@@ -1,7 +1,7 @@
 // @ts-check
-/** Requests to the page's own server: JSON, or numbers with their shape; errors are sentences. */
+/** Requests to the page's own server, for JSON or for numbers with their shape. */
 
-/** An error that the server answered, or 0 if it did not answer. */
+/** An error with the HTTP status of the answer, or 0 if the server did not answer. */
 export class Refused extends Error {
   /** @param {number} status @param {string} sentence */
   constructor(status, sentence) {
@@ -11,7 +11,7 @@ export class Refused extends Error {
 }
 
 /**
- * The error as a sentence: with a capital letter, unless it begins with a name such as d_model.
+ * The error's message with a capital letter, unless it begins with a name such as d_model.
  * @param {Error} error
  */
 export const sentence = (error) =>
@@ -66,7 +66,7 @@ export const posted = (path, body, signal) =>
 export const stop = async (path) => (await ask(path, { method: "DELETE" })).json();
 
 /**
- * Numbers of one byte each, with the shape that the server names in a header.
+ * One-byte numbers, with their shape from the response's X-Shape header.
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
@@ -76,7 +76,7 @@ export async function numbers(path, signal) {
   return { shape, values: new Uint8Array(await answer.arrayBuffer()) };
 }
 
-/** Numbers of two bytes each from base64. @param {string} text */
+/** Two-byte numbers, decoded from base64. @param {string} text */
 export const twoBytes = (text) =>
   new Uint16Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 

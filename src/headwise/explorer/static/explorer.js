@@ -1,5 +1,5 @@
 // @ts-check
-/** The page: reads a text, shows the panel that is chosen, keeps the address in step. */
+/** The page: reads a text, shows the chosen panel and keeps the address up to date. */
 
 /** @import {ModelAnswer, ProgressAnswer, TextAnswer} from "./types.js" */
 /** @import {Page} from "./page.js" */
@@ -29,7 +29,7 @@ const page = {
     status.textContent = text;
     status.className = isBad ? "bad" : "";
   },
-  /** A dropped text is read again only once until the user acts. */
+  /** Show an error; read a dropped text again, but only once until the user acts. */
   async fail(error) {
     const isDropped = error instanceof api.Refused && error.status === 410;
     if (!isDropped || !page.reading || isReadAgain)
@@ -53,7 +53,7 @@ for (const name of ["pointerdown", "keydown", "hashchange"])
     true,
   );
 
-/** Show the progress of reading, until the function that is returned is called. */
+/** Show the progress of reading until the returned function is called. */
 function watchProgress() {
   const bar = byId("progress", HTMLProgressElement);
   let isOver = false;
@@ -76,13 +76,13 @@ function watchProgress() {
 
 let reading = new AbortController();
 
-/** The address names the text that is shown, and no other; the sample text goes without saying. */
+/** Put the text that is shown into the address, unless it is the sample text. */
 const address = () => state.set({ text: page.text === page.sample ? "" : page.text });
 
 /**
- * Read a text; once that has succeeded it is the page's text, and not before.
- * @param {string} text @param {string} [why] what was wrong with the text that was to be read
- * @param {string} [begun] what is said meanwhile
+ * Read a text; it becomes the page's text only once it has been read.
+ * @param {string} text @param {string} [why] why the user's own text could not be read
+ * @param {string} [begun] message shown during reading
  */
 async function read(text, why = "", begun = "Reading \u2026") {
   reading.abort();
@@ -130,7 +130,7 @@ function summary(answer, milliseconds) {
   return text;
 }
 
-/** Why a text was not read, in words of this page. @param {string} text @param {Error} error */
+/** Why a text was not read, for the user. @param {string} text @param {Error} error */
 function refusal(text, error) {
   if (!error.message.includes("too little text")) return api.sentence(error);
   return /\s/.test(text.trim())
@@ -139,7 +139,7 @@ function refusal(text, error) {
 }
 
 /**
- * A text could not be read: what was read before stays, or the sample is shown.
+ * Handle a text that could not be read: keep the text before it, or read the sample.
  * @param {string} text @param {string} why
  */
 async function unread(text, why) {
@@ -150,7 +150,7 @@ async function unread(text, why) {
 
 /** @param {Set<string>} changed */
 function show(changed) {
-  const name = state.get("panel").replace("-", ""), // what-if, too
+  const name = state.get("panel").replace("-", ""), // also accepts what-if
     chosen = PANELS.includes(name) ? name : "heads";
   for (const name of PANELS) byId(name, HTMLElement).hidden = name !== chosen;
   for (const link of document.querySelectorAll("nav a")) {
@@ -168,7 +168,7 @@ function light(theme) {
   for (const panel of Object.values(panels)) panel.light?.();
 }
 
-/** What the browser keeps for this page, or null if it may keep nothing. */
+/** The browser's storage for this page, or null if it is blocked. */
 function storage() {
   try {
     return localStorage;

@@ -1,5 +1,5 @@
 // @ts-check
-/** The grid of heads, one row per layer: coloured, sorted, filtered, walked by keys. */
+/** The grid of heads, one row per layer, with colours, sorting, filters and arrow keys. */
 
 /** @import {RoleFacts} from "./types.js" */
 
@@ -42,7 +42,7 @@ export class Grid {
     }
     this.layers = layers;
     this.rows = /** @type {string[][]} */ ([]);
-    /** The arrangement that is drawn. */
+    /** The arrangement that is drawn now, as JSON. */
     this.laid = "";
     new ResizeObserver(() => this.fit()).observe(el);
     addEventListener("resize", () => this.fit());
@@ -50,15 +50,15 @@ export class Grid {
     this.arrange(null);
   }
 
-  /** By layer, or by value, largest first. @param {Record<string, number | null> | null} values */
+  /** Sort by value or, if null, by layer. @param {Record<string, number | null> | null} values */
   arrange(values) {
     const names = [...this.squares.keys()];
-    this.el.classList.toggle("sorted", Boolean(values)); // each square then says its name
+    this.el.classList.toggle("sorted", Boolean(values)); // each square then shows its name
     if (values) {
       const sorted = names.sort(
         (left, right) => (values[right] ?? -Infinity) - (values[left] ?? -Infinity),
       );
-      const wide = innerWidth < 600 ? 8 : 12; // room for names
+      const wide = innerWidth < 600 ? 8 : 12; // leaves space for names
       this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) =>
         sorted.slice(at * wide, (at + 1) * wide),
       );
@@ -67,7 +67,7 @@ export class Grid {
       this.rows = this.layers.map((layer) => names.slice(start, (start += layer.heads)));
     }
     const laid = JSON.stringify([Boolean(values), this.rows]);
-    if (laid === this.laid) return; // squares that are laid anew lose the focus
+    if (laid === this.laid) return; // moving squares would lose the focus
     this.laid = laid;
     const columns =
       this.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
@@ -98,7 +98,7 @@ export class Grid {
     this.fit();
   }
 
-  /** Squares as large as the room allows, and large enough to be seen and pressed. */
+  /** Make squares as large as fits, but always large enough to see and press. */
   fit() {
     const widest = Math.max(1, ...this.rows.map((row) => row.length));
     this.el.closest(".columns")?.classList.toggle("stacked", widest > 20);
@@ -152,7 +152,7 @@ export class Grid {
   }
 
   /**
-   * Squares in the colours of a measure, faint to strong.
+   * Colour squares by a measure, from faint to strong.
    * @param {Record<string, number | null>} values @param {string} words
    */
   colour(values, words) {
@@ -175,8 +175,7 @@ export class Grid {
   }
 
   /**
-   * Squares in the colours of their roles, with the letter of the first, and a plus if there are
-   * more than two.
+   * Colour squares by role, with the first role's letter, and a plus if there are more than two.
    * @param {Record<string, string[]>} roles @param {Record<string, RoleFacts>} facts
    */
   roles(roles, facts) {
@@ -207,7 +206,7 @@ export class Grid {
   }
 
   /**
-   * Small maps of one layer's heads.
+   * Draw thumbnail maps of one layer's heads.
    * @param {string} layer @param {{shape: number[], values: Uint8Array}} thumbs
    */
   maps(layer, { shape, values }) {
@@ -230,7 +229,7 @@ export class Grid {
     for (const [name, square] of this.squares) square.classList.toggle("dim", !isShown(name));
   }
 
-  /** Heads that are off, or turned up or down. @param {Map<string, number>} factors */
+  /** Mark heads that are silenced or scaled. @param {Map<string, number>} factors */
   factors(factors) {
     for (const [name, square] of this.squares) {
       const factor = factors.get(name) ?? 1;

@@ -1,5 +1,5 @@
 // @ts-check
-/** The card of one head: its map and sentence, mean weight by distance, roles, and output. */
+/** The card of one head: its map and sentence, mean weight by distance, roles and output. */
 
 /** @import {Contribution, HeadAnswer, MapCells, MeasureValue, Profile} from "./types.js" */
 /** @import {Cells, Link, Values} from "./head_view.js" */
@@ -29,7 +29,7 @@ const TOGGLES = [
 ];
 const LATER = 60;
 
-/** The values that a head view draws, with listeners: the same interface as anywidget's model. */
+/** The values that a head view draws, with listeners, like anywidget's model. */
 class Model {
   /** @param {Values} values */
   constructor(values) {
@@ -56,7 +56,7 @@ class Model {
   save_changes() {}
 }
 
-/** Cells with their values as numbers. @param {MapCells} cells @returns {Cells} */
+/** Cells with their values decoded to numbers. @param {MapCells} cells @returns {Cells} */
 const decode = (cells) => ({ ...cells, values: api.twoBytes(cells.values) });
 
 export class HeadCard {
@@ -79,9 +79,9 @@ export class HeadCard {
     this.el = make("article", { class: "card", "aria-label": label }, this.view, this.facts);
     /** The request whose answer is drawn or awaited. */
     this.shown = "";
-    /** First row that the links are of. */
+    /** First row that the links cover. */
     this.linked = 0;
-    /** The head's answer; null while another is awaited. @type {HeadAnswer | null} */
+    /** The head's answer; null while waiting for another. @type {HeadAnswer | null} */
     this.answer = null;
     /** The whole map. @type {Cells | null} */
     this.whole = null;
@@ -121,7 +121,7 @@ export class HeadCard {
     return make("div", { class: "controls" }, ...toggles, beside, save("svg"), save("png"));
   }
 
-  /** Keep this head while others are chosen, or no longer. */
+  /** Pin this head, so that it stays when another is chosen, or unpin it. */
   pin() {
     const pinned = state.get("beside").split(",").filter(Boolean);
     const next = pinned.includes(this.name)
@@ -139,7 +139,7 @@ export class HeadCard {
     };
   }
 
-  /** Draw the head with the current options, unless it is drawn. */
+  /** Draw the head with the current options, unless that is what is shown. */
   show() {
     const { text } = this.panel;
     if (!text) return;
@@ -148,7 +148,7 @@ export class HeadCard {
     );
     for (const button of buttons) {
       const look = button.dataset.look ?? "";
-      // Words are never special tokens: with words there are none to show.
+      // Words are never special tokens, so there are none to show by word.
       const isBare = !text.has_special || this.options().is_by_word === "1";
       button.disabled = look === "words" ? !text.has_words : look === "special" && isBare;
       button.setAttribute("aria-pressed", String(state.get(look) === "1" && !button.disabled));
@@ -168,7 +168,7 @@ export class HeadCard {
     return `${head}${part}?${api.query({ ...this.options(), ...more })}`;
   }
 
-  /** Fetch everything about the head, in one request, and draw it. */
+  /** Fetch everything about the head in one request and draw it. */
   async load() {
     clearTimeout(this.timer);
     this.moving.abort();
@@ -198,7 +198,7 @@ export class HeadCard {
     }
   }
 
-  /** Another part of the map is wanted: show it once the user has stopped moving. */
+  /** Show another part of the map once the user has stopped moving. */
   moveLater() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.move(), LATER);
@@ -221,7 +221,7 @@ export class HeadCard {
     }
   }
 
-  /** Fetch the links of the chosen token, if they are not among those that are here. */
+  /** Fetch the chosen token's links if they have not been loaded. */
   async link() {
     if (!this.whole || !this.answer) return;
     const { tile } = this.whole;
@@ -384,7 +384,7 @@ export class HeadCard {
   }
 
   /**
-   * Save the map; a text that is no longer in memory is read again first.
+   * Save the map; if the server no longer has the text in memory, it reads it again first.
    * @param {"svg" | "png"} kind
    */
   async image(kind) {
@@ -417,7 +417,7 @@ export class HeadCard {
     return api.save(new Blob([svg], { type: "image/svg+xml" }), `${this.name}.svg`);
   }
 
-  /** Draw in other colours. */
+  /** Draw again after the theme has changed. */
   light() {
     this.model.set("cells", this.model.get("cells"));
   }

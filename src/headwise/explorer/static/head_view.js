@@ -1,21 +1,22 @@
 // @ts-check
 /**
- * The head view: one head's map and the sentence with its arcs, drawn from what a model holds.
+ * The head view: one head's map and the sentence with its arcs, drawn from the values of a model.
  *
- * It serves the explorer and the notebook alike. It imports nothing and asks no server: it is given
- * an object with get, set, on, off and save_changes, and draws. The model holds
+ * The explorer and the notebook both use it. It imports nothing and sends no requests: it draws the
+ * values of a model, an object with get, set, on, off and save_changes. They are
  *   head     name of the head
- *   row_labels, key_labels  what stands at the tokens that look, and at those looked at
+ *   row_labels, key_labels  labels of the tokens that attend, and of those attended to
  *   cells    {rows: [a, b], keys: [a, b], shape: [n, m], values, largest, tile}: a part of the map;
- *            one of at most tile rows and columns has every number, a larger one is thinned out
+ *            a part of at most `tile` rows and columns is exact, a larger one is reduced
  *   links    [row, key, weight] of the strongest links
- *   window   {rows: [a, b], keys: [a, b]}: the part that is looked at; set by this view
- *   token    the token whose row is shown in the sentence, -1 for none; set by this view
- * and in a notebook, where no grid stands beside it,
+ *   window   {rows: [a, b], keys: [a, b]}: the part to show; set by this view
+ *   token    the token whose row is shown in the sentence, or -1; set by this view
+ * and in a notebook, which has no grid of its own,
  *   names    every head, to choose from
- *   shades   a number from 0 to 1 for each, and what it says of it: words
+ *   shades   a number from 0 to 1 for each head
+ *   words    a description of each head
  *   facts    lines of text about the chosen head
- * Tokens are text that users wrote: they are only ever set as text.
+ * Tokens come from users, so they are only ever inserted as text, never as HTML.
  */
 
 /** @typedef {{rows: number[], keys: number[]}} Part */
@@ -59,7 +60,7 @@
  */
 
 const STEPS = 65535;
-/** Text of this many pixels needs no larger map. */
+/** Font size in pixels above which the map grows with the text. */
 const USUAL = 15;
 const LABELS = /** @type {const} */ ({ rows: "row_labels", keys: "key_labels" });
 const SVG_TAGS = ["svg", "path", "rect", "text", "line", "circle", "title", "g"];
@@ -94,8 +95,8 @@ function rgb(name, near = document.documentElement) {
 }
 
 /**
- * Black or white, whichever is read better on a colour: both have the same contrast at a luminance
- * of 0.179.
+ * Black or white, whichever has more contrast on a colour: both have the same at a luminance of
+ * 0.179.
  * @param {number[]} colour
  */
 export function ink(colour) {
@@ -106,7 +107,7 @@ export function ink(colour) {
 }
 
 /**
- * Numbers from 0 to 1 as colours between cold and hot; small ones are lifted by the power.
+ * Numbers from 0 to `top` as colours from cold to hot; a `power` below 1 lifts small numbers.
  * @param {ArrayLike<number>} values @param {number} top @param {number} power
  * @param {Element} [near]
  */
@@ -124,7 +125,7 @@ export function coloured(values, top, power, near) {
 }
 
 /**
- * One pixel per number; `near` is where the colours are taken from.
+ * Paint one pixel per number, in the colours of the element `near`.
  * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} values @param {number[]} shape
  * @param {number} top @param {number} power @param {Element} [near]
  */
@@ -138,8 +139,8 @@ export function paint(canvas, values, shape, top, power, near) {
 }
 
 /**
- * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a
- * power of ten.
+ * A number with three decimals up to 1, two up to 1000 and none beyond; tiny ones as a power of
+ * ten.
  * @param {number} value
  */
 export function format(value) {
@@ -167,7 +168,7 @@ class HeadMap {
     );
     el.append(this.box, this.scale, this.readout, this.tools);
     this.at = /** @type {number[] | null} */ (null);
-    /** The row and key to point at in the next cells. */
+    /** The row and key to point at once the next cells arrive. */
     this.next = /** @type {number[] | null} */ (null);
     this.canvas.addEventListener("pointermove", (event) => this.moved(event));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
@@ -175,9 +176,9 @@ class HeadMap {
     this.canvas.addEventListener("pointerup", (event) => this.released(event));
     this.canvas.addEventListener("pointercancel", () => {
       this.drag = null;
-    }); // a finger scrolls the page
+    }); // a finger began to scroll the page
     this.canvas.addEventListener("keydown", (event) => this.key(event));
-    /** Where a drag began, and the part that was shown then. */
+    /** The point where a drag began, and the part that was shown then. */
     this.drag = /** @type {(Part & {x: number, y: number}) | null} */ (null);
     this.frame = { left: 0, top: 0, size: 0, unit: 1 };
     this.watcher = new ResizeObserver(() => this.draw());
@@ -188,7 +189,7 @@ class HeadMap {
     return /** @type {Cells} */ (this.model.get("cells"));
   }
 
-  /** Other cells: what was pointed at is gone, unless the arrow keys went on to it. */
+  /** After the cells changed: point at the cell that the arrow keys moved to, if any. */
   renew() {
     const at = this.next?.map((index, side) => index - this.cells[side ? "keys" : "rows"][0]);
     this.next = null;
@@ -198,7 +199,7 @@ class HeadMap {
 
   draw() {
     const cells = this.cells;
-    // A table alone has no maps.
+    // Without a text, a head table has no maps.
     this.box.hidden = this.scale.hidden = this.tools.hidden = !cells?.shape;
     const width = this.box.clientWidth;
     if (!cells?.shape || !width) return;
@@ -256,7 +257,7 @@ class HeadMap {
     );
   }
 
-  /** Steps of two bytes, whatever they came in. */
+  /** The cells as two-byte numbers; a notebook sends them as a DataView. */
   get values() {
     const { values } = this.cells;
     return values instanceof DataView
@@ -344,7 +345,7 @@ class HeadMap {
       (this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes());
   }
 
-  /** Tokens that one cell stands for. @param {"rows" | "keys"} side */
+  /** Number of tokens per cell. @param {"rows" | "keys"} side */
   step(side) {
     const [start, stop] = this.cells[side];
     return Math.max(
@@ -393,7 +394,7 @@ class HeadMap {
   }
 
   /**
-   * Look further on past the edge, by a quarter of what is seen; whether there is more.
+   * Move past the edge by a quarter of the visible part; return whether it moved.
    * @param {number[]} to @param {number[]} move
    */
   shift(to, move) {
@@ -427,7 +428,7 @@ class HeadMap {
     this.look(next("rows"), next("keys"));
   }
 
-  /** Look at another part; whether it is another. @param {number[]} rows @param {number[]} keys */
+  /** Show a part; return whether it is a new one. @param {number[]} rows @param {number[]} keys */
   look(rows, keys) {
     const within = (/** @type {number[]} */ [start, stop], /** @type {number} */ most) => {
       const size = Math.min(most, stop - start),
@@ -450,7 +451,7 @@ class HeadMap {
   }
 }
 
-/** The sentence itself, with arcs to where the chosen token looks. */
+/** The sentence, with arcs from the chosen token to the tokens it attends to. */
 class Sentence {
   /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
@@ -510,7 +511,7 @@ class Sentence {
     this.draw();
   }
 
-  /** Another token is chosen: it is brought into sight. */
+  /** Scroll to the newly chosen token. */
   choose() {
     const at = this.model.get("token") - this.start;
     if (at + this.start >= 0 && !this.tokens[at]) this.lay();
@@ -567,7 +568,7 @@ class Sentence {
       .flatMap(([row, key, value]) => {
         const from = middle(row),
           to = middle(key);
-        // Unless one token is asked after, an arc to another line would only strike words through.
+        // Unless a token is chosen, arcs to other lines would only strike through words.
         if (!from || !to || (this.model.get("token") < 0 && Math.abs(from.y - to.y) > 4)) return [];
         const high = Math.min(from.y, to.y) - Math.min(24, 6 + Math.abs(from.x - to.x) / 9);
         return [

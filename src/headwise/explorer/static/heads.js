@@ -29,8 +29,8 @@ export class HeadsPanel {
     });
     /** Columns that finished jobs have added. */
     this.jobGrids = /** @type {Record<string, HeadGrid>} */ ({});
-    this.text = /** @type {TextAnswer} */ (/** @type {unknown} */ (null)); // until one is read
-    /** The text whose small maps are drawn. */
+    this.text = /** @type {TextAnswer} */ (/** @type {unknown} */ (null)); // until a text is read
+    /** The text whose thumbnail maps are drawn. */
     this.drawing = "";
     /** @type {HeadCard[]} */
     this.cards = [];
@@ -67,7 +67,7 @@ export class HeadsPanel {
   read(text) {
     this.text = text;
     this.drawing = "";
-    for (const card of this.cards) card.shown = ""; // it may be the same text, which was not kept
+    for (const card of this.cards) card.shown = ""; // the same text may have been read again
     this.options();
     this.show(new Set(["order"]));
   }
@@ -103,7 +103,7 @@ export class HeadsPanel {
     const shown = this.cards.map((card) => card.el),
       before = [...this.side.childNodes];
     if (shown.length !== before.length || shown.some((el, at) => el !== before[at]))
-      this.side.replaceChildren(...shown); // a moved button loses the focus
+      this.side.replaceChildren(...shown); // only if needed: a moved button loses the focus
     const missing = state.get("head") && `There is no head ${state.get("head")} in this model. `;
     if (!names.length)
       this.side.textContent =
@@ -114,20 +114,20 @@ export class HeadsPanel {
 
   /** @param {string} column @returns {Record<string, number | null>} */
   values(column) {
-    const grids = [...Object.values(this.jobGrids), this.text.heads]; // no column is in two
+    const grids = [...Object.values(this.jobGrids), this.text.heads]; // they share no columns
     const grid = grids.find(({ measures }) => column in measures);
     return Object.fromEntries(
       (grid?.names ?? []).map((name, at) => [name, grid?.measures[column][at] ?? null]),
     );
   }
 
-  /** Whether there are numbers of this name. @param {string} column */
+  /** Whether a measure has values. @param {string} column */
   isKnown(column) {
     const grids = [this.text.heads, ...Object.values(this.jobGrids)];
     return grids.some(({ measures }) => column in measures);
   }
 
-  /** Heads of the chosen role; null if all roles are. @returns {Set<string> | null} */
+  /** Heads with the chosen role; null if no role is chosen. @returns {Set<string> | null} */
   held() {
     const role = state.get("role");
     return role
@@ -139,7 +139,7 @@ export class HeadsPanel {
       : null;
   }
 
-  /** Say what the grid shows, and what it cannot show. @param {...(Node | string)} words */
+  /** Describe what the grid shows and what it cannot show yet. @param {...(Node | string)} words */
   legend(...words) {
     const colour = state.get("colour"),
       jobs = this.about.job_measures,
@@ -184,7 +184,7 @@ export class HeadsPanel {
     );
   }
 
-  /** A role with its colour and number of heads. @param {string} role @param {number} count */
+  /** A role's colour and number of heads. @param {string} role @param {number} count */
   swatch(role, count) {
     const chip = document.createElement("span");
     chip.className = "chip role";
@@ -220,7 +220,7 @@ export class HeadsPanel {
     }
   }
 
-  /** Other colours. */
+  /** Draw again after the theme has changed. */
   light() {
     this.drawing = "";
     if (this.text) this.colour();
@@ -256,7 +256,7 @@ export class HeadsPanel {
       `${name}${roles ? ` (${roles}${source})` : ""}: ${figures.join(", ")}`;
   }
 
-  /** Columns that a job has measured. @param {string} name @param {HeadGrid} grid */
+  /** Add the columns that a job has measured. @param {string} name @param {HeadGrid} grid */
   add(name, grid) {
     this.jobGrids[name] = grid;
     this.page.isScanned = Boolean(this.jobGrids.scan);
@@ -264,7 +264,7 @@ export class HeadsPanel {
     this.show(new Set(["order"]));
   }
 
-  /** Begin long work, or stop it. @param {string} name */
+  /** Start or stop a job. @param {string} name */
   async job(name) {
     try {
       if (byId(name, HTMLButtonElement).dataset.running) await api.stop(`/api/jobs/${name}`);
@@ -276,7 +276,7 @@ export class HeadsPanel {
   }
 
   /**
-   * Wait for long work; what was asked for here is shown at once.
+   * Wait for a job; if `isAsked`, show its result as soon as it has finished.
    * @param {string} name @param {boolean} [isAsked]
    */
   async follow(name, isAsked = false) {
@@ -284,12 +284,12 @@ export class HeadsPanel {
     let words = BUTTONS[name];
     if (button.dataset.followed) return;
     button.dataset.followed = "1";
-    const colour = state.get("colour"); // who chooses another meanwhile keeps it
+    const colour = state.get("colour"); // a colour chosen meanwhile is kept
     const ask = async () => /** @type {JobAnswer} */ (await api.get(`/api/jobs/${name}`));
     try {
       let job = await ask();
       while (job.state === "running") {
-        // The last result, while it is measured again.
+        // Show the last result while the job runs again.
         if (job.found && !this.jobGrids[name]) this.add(name, job.found);
         const share = job.total ? ` ${Math.round((100 * job.done) / job.total)}%` : "";
         button.dataset.running = "1";

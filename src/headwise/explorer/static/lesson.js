@@ -30,7 +30,7 @@ const WIDE = "(min-width: 861px)";
 const inMinutes = (minutes) => `${Math.floor(minutes) || ""}${minutes % 1 ? "\u00bd" : ""} min`;
 
 /**
- * Steps that were answered, and whether rightly; a browser may refuse to keep them.
+ * Answered steps, and whether the answers were right; empty if the browser stores nothing.
  * @returns {Record<string, boolean>}
  */
 function storedAnswers() {
@@ -44,7 +44,7 @@ function storedAnswers() {
 /** @param {unknown} left @param {unknown} right */
 const isSame = (left, right) => JSON.stringify(left) === JSON.stringify(right);
 
-/** What a lesson asks in a step. @param {StepAnswer[] | null} steps @param {string} name */
+/** The question in a step of a lesson. @param {StepAnswer[] | null} steps @param {string} name */
 const questionOf = (steps, name) => steps?.find((step) => step.name === name)?.question;
 
 export class LessonPanel {
@@ -52,9 +52,9 @@ export class LessonPanel {
   constructor(page) {
     this.page = page;
     this.text = "";
-    /** The lesson that is shown or awaited. */
+    /** Key of the lesson that is shown or awaited. */
     this.requested = "";
-    /** What the learner chose of layer, head and token. @type {Record<string, number>} */
+    /** Layer, head and token that the learner chose. @type {Record<string, number>} */
     this.place = {};
     /** @type {StepAnswer[] | null} */
     this.steps = null;
@@ -91,16 +91,16 @@ export class LessonPanel {
       this.draw(changed.has("step") && Boolean(this.drawn));
   }
 
-  /** What the lesson is about: with roles found, its last step tells of them. */
+  /** Key of the lesson to show; once a scan has found roles, the last step names them. */
   wanted() {
     return JSON.stringify([this.text, this.place, this.page.isScanned]);
   }
 
-  /** The lesson on this text and place. @param {string} [focus] selector of what gets the focus */
+  /** Fetch the lesson. @param {string} [focus] selector of the element to focus afterwards */
   async ask(focus) {
     this.asking?.abort();
     const mine = (this.asking = new AbortController());
-    const isOther = this.text !== this.sent?.text; // else the step stays until the answer comes
+    const isOther = this.text !== this.sent?.text; // if not, keep the step until the answer arrives
     this.requested = this.wanted();
     this.sent = { text: this.text, ...this.place };
     delete document.body.dataset.lesson;
@@ -119,8 +119,8 @@ export class LessonPanel {
   }
 
   /**
-   * The same lesson again, or another: a question that stays keeps its answer, and a step that is
-   * unchanged is not drawn again.
+   * Replace the lesson: unchanged questions keep their answers, and an unchanged step is not drawn
+   * again.
    * @param {StepAnswer[]} steps
    */
   renew(steps) {
@@ -148,7 +148,7 @@ export class LessonPanel {
     scrollTo({ top: high });
   }
 
-  /** What can have the focus in the step. @returns {HTMLElement[]} */
+  /** Elements in the step that can have the focus. @returns {HTMLElement[]} */
   fields() {
     return [
       .../** @type {NodeListOf<HTMLElement>} */ (
@@ -157,7 +157,7 @@ export class LessonPanel {
     ];
   }
 
-  /** What is in the answer's field, checked or not. @returns {string} */
+  /** Content of the answer's field, even if it was not submitted. @returns {string} */
   typed() {
     const form = this.step.querySelector("form");
     return form ? String(new FormData(form).get("answer") ?? "") : "";
@@ -181,7 +181,7 @@ export class LessonPanel {
     this.step.replaceChildren(...what);
   }
 
-  /** What the server said against a lesson. @param {api.Refused} error */
+  /** Show why the server could not make the lesson. @param {api.Refused} error */
   refuse(error) {
     const again = make("button", { type: "button", onclick: () => this.ask() }, "Ask again");
     this.tell(
@@ -191,7 +191,7 @@ export class LessonPanel {
     this.step.removeAttribute("aria-busy");
   }
 
-  /** Follow another token, in the same head. @param {number} position */
+  /** Follow another token in the same head. @param {number} position */
   choose(position) {
     const figure = /** @type {ProjectionsFigure | undefined} */ (this.steps?.[1].figures);
     if (!figure) return;
@@ -201,7 +201,7 @@ export class LessonPanel {
     this.ask(`[data-token="${position}"]`);
   }
 
-  /** Index of the step in the address; the warm-up, if there is no such step. */
+  /** Index of the step in the address; 0, the warm-up, if there is no such step. */
   at() {
     return Math.max(
       0,
@@ -285,7 +285,7 @@ export class LessonPanel {
     );
   }
 
-  /** The list of steps, with what was answered. */
+  /** Draw the list of steps, with marks for answered ones. */
   mark() {
     const steps = this.steps ?? /** @type {StepAnswer[]} */ ([]),
       at = this.at(),
@@ -398,7 +398,7 @@ export class LessonPanel {
     try {
       const body = { ...this.sent, step: step.name, answer };
       const judgement = /** @type {AnswerVerdict} */ (await api.post("/api/lesson/check", body));
-      // Something else may be asked by now.
+      // The question may have changed meanwhile.
       if (!isSame(questionOf(this.steps, step.name), step.question)) return;
       this.answers[step.name] = { text: answer, ...judgement };
       const drawn = /** @type {HTMLElement | null} */ (this.step.querySelector(".lesson-verdict"));
@@ -408,7 +408,7 @@ export class LessonPanel {
       try {
         sessionStorage.setItem(KEPT, JSON.stringify(this.done));
       } catch {
-        /* it is only marked on this page, then */
+        /* then only this page shows the marks */
       }
       this.mark();
     } catch (error) {

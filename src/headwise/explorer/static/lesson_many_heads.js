@@ -1,5 +1,5 @@
 // @ts-check
-/** Figures of the warm-up and the first three steps: why many heads, and what each works on. */
+/** Figures for the warm-up and the first three steps: why many heads, projections, heads. */
 
 /** @import {HeadsFigure, ProjectionsFigure, RowFigure} from "./types.js" */
 /** @import {WarmUpFigure, WhyManyFigure} from "./types.js" */
@@ -33,10 +33,10 @@ const AXES = /** @type {Record<string, string>} */ ({
   concat: "number",
 });
 
-/** Room for a token's label that stands, in sixteenths of a rem. */
+/** Space for a token's vertical label, in sixteenths of a rem. */
 const NARROWEST = 13;
 
-/** Cat sleeps, step by step, in one head or the other. @param {WarmUpFigure} f */
+/** The example "Cat sleeps", step by step, in either head. @param {WarmUpFigure} f */
 export function warmUp(f) {
   const flow = make("div", { class: "lesson-flow" });
   const summary = make("p", { class: "lesson-said", "aria-live": "polite" });
@@ -184,7 +184,7 @@ export function whyMany(f) {
   );
 }
 
-/** A shape such as [batch 1, heads 12] in words. @param {string} shape */
+/** A shape such as [batch 1, heads 12], in words. @param {string} shape */
 function inWords(shape) {
   const axes = [...shape.matchAll(/(\w+) (\d+)/g)].filter(([, name]) => name !== "batch");
   return axes.map(([, name, count]) => counted(Number(count), AXES[name] ?? name)).join(" \u00d7 ");

@@ -1,5 +1,5 @@
 // @ts-check
-/** Parts of the lesson's figures: bars, strips of numbers, matrices, toggles, tokens in words. */
+/** Parts of the lesson's figures: bars, strips of numbers, matrices, toggles, numbers, tokens. */
 
 import { make } from "./head_view.js";
 
@@ -7,7 +7,7 @@ import { make } from "./head_view.js";
 
 const ORDINALS = ["th", "st", "nd", "rd"];
 
-/** Three digits that count; whole numbers whole. @param {number} value @returns {string} */
+/** Three significant digits, or a whole number. @param {number} value @returns {string} */
 export function number(value) {
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
@@ -16,7 +16,7 @@ export function number(value) {
 }
 
 /**
- * With some digits after the point, and a minus that is as wide as a digit.
+ * A number with `digits` decimals, and a minus sign as wide as a digit.
  * @param {number} value @param {number} [digits]
  */
 export const signed = (value, digits = 2) =>
@@ -25,7 +25,7 @@ export const signed = (value, digits = 2) =>
     .replace(/^-0\.?0*$/, (zero) => zero.slice(1))
     .replace("-", "\u2212");
 
-/** A share with as many digits as it needs. @param {number} value */
+/** A share with two decimals, or up to four if it is small. @param {number} value */
 export const share = (value) =>
   value >= 0.01 || value === 0
     ? value.toFixed(2)
@@ -38,7 +38,7 @@ export const counted = (count, noun) =>
   `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /**
- * A token in a sentence, numbered if the text has it several times.
+ * A token for use in a sentence, numbered if it occurs several times in the text.
  * @param {string[]} tokens @param {number} at
  */
 export function named(tokens, at) {
@@ -48,7 +48,7 @@ export function named(tokens, at) {
   return `"\u2068${token.trim() || "\u00b7"}\u2069"${turn}`;
 }
 
-/** A place in a row: 3rd. @param {number} count */
+/** An ordinal number, such as 3rd. @param {number} count */
 export const ordinal = (count) =>
   `${count}${count % 100 > 10 && count % 100 < 14 ? "th" : (ORDINALS[count % 10] ?? "th")}`;
 
@@ -69,7 +69,7 @@ export function styled(element, style) {
 /** @param {number} part */
 const percent = (part) => `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%`;
 
-/** A bar as long as its share of the room. @param {number} part @param {string} [kind] */
+/** A bar that fills `part` of its width. @param {number} part @param {string} [kind] */
 export const bar = (part, kind = "") =>
   make(
     "span",
@@ -82,7 +82,7 @@ export const stretch = (drawn, part) =>
   styled(/** @type {HTMLElement} */ (drawn.firstElementChild), { width: percent(part) });
 
 /**
- * A bar to the right for a number above 0, to the left for one below.
+ * A bar that extends to the right if the number is positive, and to the left if it is negative.
  * @param {number} value @param {number} top
  */
 export function twoSided(value, top) {
@@ -98,7 +98,7 @@ export function twoSided(value, top) {
 }
 
 /**
- * Buttons of which one is pressed, at first the first.
+ * Buttons of which exactly one is pressed, at first the first one.
  * @param {string} words @param {string[]} labels @param {(at: number) => void} choose
  */
 export function toggles(words, labels, choose) {
@@ -121,7 +121,7 @@ export function toggles(words, labels, choose) {
   return make("div", { class: "controls", role: "group", "aria-label": words }, ...buttons);
 }
 
-/** One row of weights as bars that stand. @param {number[]} weights @param {number} top */
+/** One row of weights as vertical bars. @param {number[]} weights @param {number} top */
 export const standing = (weights, top) =>
   make(
     "svg",
@@ -142,8 +142,8 @@ export const standing = (weights, top) =>
   );
 
 /**
- * Numbers as small bars, up if above 0 and down if below; each is read by pointing or with arrow
- * keys.
+ * Numbers as small bars, up if positive and down if negative; pointing or arrow keys read single
+ * numbers.
  * @param {string} name @param {string} about @param {number[]} values
  */
 export function strip(name, about, values) {
@@ -240,7 +240,7 @@ export function strip(name, about, values) {
 }
 
 /**
- * A small matrix with its rows named; columns from and to are marked.
+ * A small matrix with named rows; `how` selects column names, marked ranges and bars.
  * @param {string} title @param {string} formula @param {number[][]} rows @param {string[]} names
  * @param {{columns?: string[], marked?: number[], across?: number[], bars?: boolean}} [how]
  */

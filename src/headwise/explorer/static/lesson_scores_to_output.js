@@ -1,5 +1,5 @@
 // @ts-check
-/** Figures of the last four steps: scores, mixing, output, and heads to spare. */
+/** Figures for the last four steps: scores, mixing, output, and the effect of each head. */
 
 /** @import {MixingFigure, OutputFigure, ScoresFigure} from "./types.js" */
 /** @import {SpareFigure, SpareHeadFigure} from "./types.js" */
@@ -23,7 +23,7 @@ import {
 const TENTHS = 10;
 
 /**
- * The logits that the softmax sees; null for a token that is blocked.
+ * The logits that the softmax receives; null for a blocked token.
  * @param {ScoresFigure} f @param {number[]} scores
  */
 export const logitsOf = (f, scores) =>
@@ -35,7 +35,7 @@ export const logitsOf = (f, scores) =>
   });
 
 /**
- * The weights of a row of logits; a sink takes part in the sum alone.
+ * The weights of a row of logits; a sink adds to the sum but gets no weight.
  * @param {(number | null)[]} logits @param {number | null} sink
  */
 export function softmax(logits, sink) {
@@ -179,7 +179,7 @@ class Row {
   }
 
   /**
-   * To the tenth of a step that is nearest.
+   * Drag a score to the nearest tenth of a step.
    * @param {number} at @param {PointerEvent} event @param {HTMLElement} slider
    */
   drag(at, event, slider) {
@@ -254,7 +254,7 @@ class Row {
 /** @param {ScoresFigure} f */
 export const scores = (f) => new Row(f).el;
 
-/** What each token brings to the mixed vector. @param {MixingFigure} f */
+/** The part that each token adds to the mixed vector. @param {MixingFigure} f */
 export function mixing(f) {
   const { tokens, name } = f.place,
     first = `the first ${f.mixed.length} of ${counted(f.d_value, "number")}`,
@@ -346,7 +346,7 @@ export function mixing(f) {
   );
 }
 
-/** Who fills which numbers, before and after Wo. @param {OutputFigure} f */
+/** Which head fills which numbers, before and after Wo. @param {OutputFigure} f */
 export function output(f) {
   let isAfter = false,
     chosen = f.place.head;
@@ -462,7 +462,7 @@ export function output(f) {
 /** Heads silenced one at a time. @param {SpareFigure} f */
 export function spare(f) {
   let silent = /** @type {SpareHeadFigure | null} */ (null);
-  /** Heads whose effect is known: the question asks for it. @type {Set<SpareHeadFigure>} */
+  /** Heads tried so far, whose effect is shown. @type {Set<SpareHeadFigure>} */
   const tried = new Set();
   const kind = `lesson-owner spare${f.has_roles ? " with-roles" : ""}`,
     all = f.heads.length;
@@ -519,7 +519,7 @@ export function spare(f) {
     draw();
     focus(head);
   }
-  /** The button that had it is gone. @param {SpareHeadFigure} head */
+  /** Focus a head's button, which was drawn again. @param {SpareHeadFigure} head */
   function focus({ name }) {
     /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${name}"]`))?.focus();
   }
@@ -559,7 +559,7 @@ export function spare(f) {
 }
 
 /**
- * What a causal model would go on with.
+ * The tokens that a causal model would continue with.
  * @param {SpareFigure} f @param {SpareHeadFigure | null} silent
  */
 function continued(f, silent) {
@@ -588,7 +588,7 @@ function continued(f, silent) {
   );
 }
 
-/** What each unit is called, and says when nothing changes. */
+/** Name of each unit, and its value if nothing changes. */
 const UNITS = {
   cosine: ["Cosine to the untouched embedding", "1.0000"],
   nats: ["How far its predictions move, in nats", "0"],
@@ -596,7 +596,7 @@ const UNITS = {
 };
 
 /**
- * The answer's distance from the untouched one.
+ * The effect of silencing one head on the model's output.
  * @param {SpareFigure} f @param {SpareHeadFigure | null} silent
  */
 function measured({ unit }, silent) {

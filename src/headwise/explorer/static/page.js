@@ -1,5 +1,5 @@
 // @ts-check
-/** What panels share: the page's elements by id, and what a panel may ask of the page. */
+/** Shared by the panels: the page's elements by id, and the type of the page. */
 
 /** @import {TextAnswer} from "./types.js" */
 

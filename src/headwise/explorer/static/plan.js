@@ -1,5 +1,5 @@
 // @ts-check
-/** The planner: what heads cost, by sliders, beside models that are known. */
+/** The planner: costs of the attention that sliders choose, next to those of known models. */
 
 /** @import {HeadChoiceAnswer, ModelAnswer, PlanAnswer} from "./types.js" */
 /** @typedef {keyof typeof AXES} Axis */
@@ -87,9 +87,9 @@ function size(bytes) {
 }
 
 /**
- * Where the name of each point goes: right, left, above or below of it, wherever it covers no point
- * and no other name; nowhere if there is no room. The point's own title has it in any case.
- * @param {number[][]} places @param {string[]} names @param {number} unit how large the names are
+ * Position of each point's name: right, left, above or below the point, wherever it covers no point
+ * and no other name; null if it would always cover one. Each point also has its name as its title.
+ * @param {number[][]} places @param {string[]} names @param {number} unit relative text size
  */
 function beside(places, names, unit) {
   const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
@@ -123,7 +123,7 @@ export class PlanPanel {
     this.planned = null;
     /** @type {Record<string, number>} */
     this.values = Object.fromEntries(SLIDERS.map(({ name, usual }) => [name, usual]));
-    /** KV heads that were asked for; there are fewer where they do not divide the heads. */
+    /** Number of KV heads asked for; fewer are used if it does not divide the number of heads. */
     this.asked = this.values.kv_heads;
     /** @type {Record<string, {input: HTMLInputElement, output: HTMLElement, values: number[]}>} */
     this.sliders = {};
@@ -314,7 +314,7 @@ export class PlanPanel {
     const own = /** @type {Point} */ ({ ...planned, name: "yours", isOwn: true });
     const points = [own, ...this.known].filter((point) => point[across] > 0 && point[up] > 0);
     const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1,
-      over = 14 * (unit - 1); // small drawings have large letters
+      over = 14 * (unit - 1); // small drawings have larger text
     const log = Math.log10,
       range = (/** @type {Axis} */ axis) => {
         const values = points.map((point) => log(point[axis]));

@@ -1,5 +1,5 @@
 // @ts-check
-/** What the page shows, kept in its address, so that a view can be shared. */
+/** The page's state, kept in its address so that a view can be shared. */
 
 /** @type {Record<string, string>} */
 const USUAL = {
@@ -18,19 +18,19 @@ const USUAL = {
   text: "",
 };
 const LONGEST = 2000;
-/** Milliseconds that the address waits for further changes: Safari takes only 100 in 30 seconds. */
+/** Milliseconds between a change and its address: Safari allows only 100 changes in 30 seconds. */
 const REST = 300;
 
 /** @type {Set<(changed: Set<string>) => void>} */
 const listeners = new Set();
 /** @type {Record<string, string>} */
 let now = read();
-/** Set while the address waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
+/** Set while a change waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
-/** The last known address; if it has changed, a typed one's event is still to come. */
+/** The last known address; if it differs, the user typed another whose event is still to come. */
 let known = location.hash;
 
-/** What the address says, and the usual for the rest; a text too long for it is kept beside it. */
+/** State from the address, with defaults; a text too long for it is kept in the history entry. */
 function read() {
   const pairs = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in USUAL);
   return { ...USUAL, ...history.state, ...Object.fromEntries(pairs) };
@@ -42,14 +42,14 @@ export const get = (name) => now[name];
 /** @param {Record<string, string>} values */
 export const set = (values) => change({ ...now, ...values });
 
-/** The same, with a way back to what was shown before. @param {Record<string, string>} values */
+/** Set values and add a browser history entry. @param {Record<string, string>} values */
 export function go(values) {
   flush();
   change({ ...now, ...values }, "pushState");
 }
 
 /**
- * What a press on a link does: it goes there, all else as it is; a new tab is the browser's affair.
+ * Click handler for a link that only sets `values`; the browser opens new tabs as usual.
  * @param {Record<string, string>} values @returns {(event: MouseEvent) => void}
  */
 export const follow = (values) => (event) => {
@@ -59,7 +59,7 @@ export const follow = (values) => (event) => {
 };
 
 /**
- * The address may be refused or wait: listeners are called in each case.
+ * Change the state and call listeners, even if the address is written later or not at all.
  * @param {Record<string, string>} next @param {"replaceState" | "pushState"} [how]
  */
 function change(next, how = "replaceState") {
@@ -72,7 +72,7 @@ function change(next, how = "replaceState") {
   for (const listener of listeners) listener(changed);
 }
 
-/** Write what waits, if anything does, but over no address that was typed meanwhile. */
+/** Write a waiting change now, unless the user has typed another address meanwhile. */
 function flush() {
   if (timer === undefined) return;
   clearTimeout(timer);
@@ -89,7 +89,7 @@ function write(how) {
   try {
     history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(pairs)}`);
   } catch {
-    /* the address stays as it is */
+    /* the address stays unchanged */
   }
   known = location.hash;
 }
@@ -101,6 +101,6 @@ addEventListener("pagehide", flush);
 addEventListener("hashchange", () => {
   known = location.hash;
   if (document.getElementById(location.hash.slice(1)))
-    write("replaceState"); // a place of the page, and no view
+    write("replaceState"); // a link to an element of the page, not a view
   else change(read());
 });

@@ -1,5 +1,5 @@
 // @ts-check
-/** The panel of changes: heads silenced or scaled, and what the model then says. */
+/** The What if panel: heads silenced or scaled, and the model's output with them. */
 
 /** @import {ModelAnswer, Prediction, Similarity, WhatIfAnswer} from "./types.js" */
 /** @import {Page} from "./page.js" */
@@ -10,7 +10,7 @@ import { make } from "./head_view.js";
 import { byId } from "./page.js";
 import * as state from "./state.js";
 
-/** A table that may be too wide, and is then scrolled by keys, too. */
+/** Attributes of a table that may be too wide; keys can scroll it, too. */
 const SCROLLED = {
   class: "scroll",
   tabindex: 0,
@@ -44,7 +44,7 @@ export class WhatIfPanel {
     byId("keep", HTMLElement).addEventListener("click", () => this.keep());
   }
 
-  /** Heads that are not as they were: L3H1, or L3H1*0.5. @returns {Map<string, number>} */
+  /** Factors of changed heads, from L3H1 (silenced) or L3H1*0.5. @returns {Map<string, number>} */
   factors() {
     const parts = state
       .get("off")
@@ -116,7 +116,7 @@ export class WhatIfPanel {
   }
 
   async run() {
-    if (!this.text) return; // nothing is read yet
+    if (!this.text) return; // no text has been read yet
     const lines =
       this.about.kind === "similarity"
         ? this.sentences.value
@@ -150,14 +150,14 @@ export class WhatIfPanel {
     } catch (error) {
       if (mine.signal.aborted) return;
       this.sent = "";
-      outcome.replaceChildren(); // it would be that of other texts
+      outcome.replaceChildren(); // the last outcome may be for other texts
       this.page.fail(error);
     } finally {
       if (this.asking === mine) outcome.removeAttribute("aria-busy");
     }
   }
 
-  /** What cutting the heads that are off would save. @param {WhatIfAnswer} answer */
+  /** Sentence on the savings if the silenced heads were cut. @param {WhatIfAnswer} answer */
   savings({ heads_off: off, savings }) {
     const scaled = this.scaled();
     if (!off)
@@ -173,7 +173,7 @@ export class WhatIfPanel {
     return `${heads(off)} off. Cutting ${off === 1 ? "it" : "them"} would save ${parameters}.`;
   }
 
-  /** How many heads are turned up or down, and not off. */
+  /** Number of heads that are scaled but not silenced. */
   scaled() {
     return [...this.factors().values()].filter((factor) => factor !== 0 && factor !== 1).length;
   }
@@ -257,7 +257,7 @@ export class WhatIfPanel {
                 ...(isMoved
                   ? [make("small", {}, Math.abs(moved) >= 0.0005 ? change : "\u00a0")]
                   : []),
-              ); // both tables are as high
+              ); // so both tables are equally high
             }),
           ),
         ),
