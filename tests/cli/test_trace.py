@@ -125,7 +125,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--layer", 9], "--layer is 9: the model has layers 0..5"),
         (["--heads", "12"], "--heads is 12: this layer has heads 0..11"),
         (["--heads", "a"], "--heads is 'a': give names such as L2H0, or numbers"),
-        (["--heads", "L2H0 L3H1"], "of layers L2, L3"),
+        (["--heads", "L2H0 L3H1"], "in layers L2, L3"),
         (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer"),
         (["--heads", "L2H12"], "--heads is 12: this layer has heads 0..11"),
         (["--example", "cat-sleeps", "--layer", 1], "the example has one layer"),

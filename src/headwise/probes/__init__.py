@@ -1,1 +1,1 @@
-"""Sentences with gold relations, and how often each head finds them."""
+"""Sentences with gold relations, and how often each head finds these relations."""

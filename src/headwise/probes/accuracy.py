@@ -1,18 +1,18 @@
 """From hits to accuracies: how well each head finds a relation, compared with simple guesses.
 
-In: hits of heads and baselines per sentence, for each relation and reading, from scoring.py. Out:
+In: the hits of heads and baselines in each sentence, by relation and reading, from scoring.py. Out:
 accuracies with 95% intervals, and which heads count.
 
-Sentences with an even index are one half, those with an odd index the other.
+Sentences with an even index form one half, those with an odd index the other.
 
 - In each half, heads are compared with the baseline that was best in the *other* half.
 - `held_out_accuracy` and `held_out_baseline` are those of the half in which the head's lead is
   smaller, as if the head had been chosen in the half where it looked better.
-- A head `counts` if its lead there is at least MARGIN (so it is in both halves), the 95% interval
-  of its lead over all sentences is above 0, and each half has at least MIN_SENTENCES sentences.
-- `best_heads` names one head per relation. Its held-out figures repeat the choice in each half and
-  judge it in the other: the best of many heads looks better than it is only in the sentences that
-  it was chosen on.
+- A head `counts` if its lead in that half, and so in both, is at least MARGIN, the 95% interval of
+  its lead over all sentences is above 0, and each half has at least MIN_SENTENCES sentences.
+- `best_heads` names one head per relation. For its held-out figures, a head is chosen in each half
+  and evaluated in the other: the best of many heads looks better than it is, but only on the
+  sentences it was chosen on.
 """
 
 import zlib
@@ -56,7 +56,7 @@ class RelationHits(NamedTuple):
 
 
 def make_table(groups: Sequence[RelationHits], *, resamples: int, seed: int) -> DataFrame:
-    """One row per relation, reading and head; empty, with the same columns, if `groups` is."""
+    """One row per relation, reading and head; no rows if `groups` is empty."""
     frames = [_rows(counts, resamples, seed) for counts in groups]
     if not frames:
         return DataFrame(columns=list(COLUMNS))
@@ -72,7 +72,7 @@ def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
     rival = counts.baselines[numpy.arange(len(is_even)), best_elsewhere].astype(numpy.int64)
     heads = numpy.stack([_share(counts.hits, counts.arcs, half) for half in halves])
     rivals = numpy.stack([_share(rival, counts.arcs, half) for half in halves])
-    weaker = (heads - rivals[:, None]).argmin(0)  # argmin takes NaN, an empty half, first
+    weaker = (heads - rivals[:, None]).argmin(0)  # argmin picks NaN (an empty half) first
     held_out, held_out_rival = heads[weaker, range(len(weaker))], rivals[weaker]
     low, high, least_lead = _intervals(counts, rival, resamples, seed)
     is_enough = min(is_even.sum(), (~is_even).sum()) >= MIN_SENTENCES
@@ -108,7 +108,7 @@ def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
 def _intervals(
     counts: RelationHits, rival: Int[ndarray, " sentence"], resamples: int, seed: int
 ) -> Float[ndarray, "3 heads"]:
-    """Both ends of the interval of each head's accuracy, and the lower end of that of its lead."""
+    """Lower and upper 95% bounds of each head's accuracy, and the lower bound of its lead."""
     rng = numpy.random.default_rng(
         [seed, zlib.crc32(f"{counts.relation} {counts.reading}".encode())]
     )
@@ -133,10 +133,10 @@ def _intervals(
 def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     """For each relation, the head with the largest lead over its baseline in any reading.
 
-    `accuracy` is that of the chosen head, which the choice flatters. The held-out figures choose in
-    one half, judge in the other, and average both ways. `is_stable` says whether both halves chose
-    the same head and reading. The head `counts` if it does in `frame` and the held-out lead is at
-    least MARGIN.
+    `accuracy` is the chosen head's, which the choice biases upwards. For the held-out figures, a
+    head is chosen in each half and evaluated in the other, and the two results are averaged.
+    `is_stable` says whether both halves chose the same head and reading. The head `counts` if it
+    counts in `frame` and its held-out lead is at least MARGIN.
     """
     columns = [head if column == "head" else column for column in BEST_COLUMNS]
     best_rows = []

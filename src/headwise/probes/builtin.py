@@ -1,11 +1,11 @@
-"""Built-in probe sentences: gold by construction, and reproducible from a seed.
+"""Built-in probe sentences, reproducible from a seed, with relations known by construction.
 
 In: the number of sentences per relation, and a seed. Out: sentences with one arc each. Also
 WORKED_SENTENCES, a few sentences written by hand. The words and templates are in templates.py.
 
 Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
 adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
-(among candidates), a concept to the one related to it (among unrelated ones of the same kind).
+(among candidates), a concept to a related one (among unrelated ones of the same kind).
 """
 
 import re
@@ -18,13 +18,13 @@ from headwise.probes.sentences import Arc, ProbeSentence
 
 PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = tuple(templates.TEMPLATES)
-MOST = 1000  # sentences per relation; the smallest grammar has more different ones
+MOST = 1000  # sentences per relation; every relation's templates can make more distinct ones
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
-    """`per_relation` different sentences for each relation, at most `MOST`, shuffled."""
+    """`per_relation` distinct sentences for each relation (at most `MOST`), shuffled."""
     sentences = [
         sentence
         for relation in RELATIONS
@@ -35,7 +35,7 @@ def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSent
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:
-    """Different sentences for one relation: templates in turn, with each candidate as gold."""
+    """Distinct sentences for one relation, from every template and gold candidate in turn."""
     choices = [
         (template, gold)
         for template in templates.TEMPLATES[relation]
@@ -53,12 +53,12 @@ def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentenc
 
 
 def _num_candidates(template: str) -> int:
-    """Number of candidates to fill in; 0 if the template has none, or marks them itself."""
+    """Number of candidates to fill in; 0 if the template has none or marks them itself."""
     return len(re.findall(r"\bC\d", template))
 
 
 def _complete(template: str, gold: int, rng: Random) -> str:
-    """The template with its opening and candidates filled in, but not its slots."""
+    """Fill in a template's opening or its candidates, but not its slots."""
     if count := _num_candidates(template):
         choose = _choose_concepts if "D:d" in template else _choose_people
         candidates, phrases = choose(count, gold, rng)
@@ -71,10 +71,10 @@ def _complete(template: str, gold: int, rng: Random) -> str:
 
 
 def _choose_people(count: int, gold: int, rng: Random) -> tuple[list[str], dict[str, str]]:
-    """People of whom the pronoun can only mean the gold one, and the forms of the pronoun.
+    """People, of whom only the gold one fits the pronoun, and the pronoun's forms.
 
     The cue is gender (she among men) or number (she among groups). "They" is used only with one
-    other person: two others together could also be "they".
+    other person, because two others together could also be "they".
     """
     slots = templates.SLOTS
     women, men, they = (
@@ -92,14 +92,14 @@ def _choose_people(count: int, gold: int, rng: Random) -> tuple[list[str], dict[
 
 
 def _choose_concepts(count: int, gold: int, rng: Random) -> tuple[list[str], dict[str, str]]:
-    """The partner of a concept among the partners of others, and the concept."""
+    """A concept's partner among the partners of other concepts, and the concept itself."""
     pairs = rng.sample(rng.choice(templates.RELATED), count)
     source, target = rng.choice([(0, 1), (1, 0)])
     return [pair[target] for pair in pairs], {"D": pairs[gold][source]}
 
 
 def _fill(relation: str, template: str, rng: Random) -> ProbeSentence:
-    """Fill every slot with a different word; the marks become the arc."""
+    """Fill every slot with a different word, and turn the marks into an arc."""
     words: list[str] = []
     positions: dict[str, list[int]] = {"d": [], "g": [], "c": []}
     for token in template.split():

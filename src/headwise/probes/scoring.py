@@ -1,20 +1,20 @@
-"""From sentences and attention weights to how often each head finds the gold relations.
+"""Count how often each head finds the gold relations in sentences, given its attention weights.
 
-In: sentences, and the weights of all heads between their words, in one fixed order of heads. Out:
+In: sentences, and the weights of all heads between their words, with heads in a fixed order. Out:
 hits per sentence, relation, reading and head, as arrays that can be saved and merged, or as the
-table of accuracy.py, which compares heads with baselines.
+table from accuracy.py, which compares heads with baselines.
 
-A reading is a way to look an arc up in a map of weights (each row attends, each column is attended
-to):
+A reading is a way to look up an arc in a map of weights, in which each row attends and each column
+is attended to:
 
     dependent   the row of the dependent: does it attend most to its governor?
     governor    the row of the governor: does it attend most to its dependent?
-    column      the column of the dependent: which word attends to it most, its governor?
+    column      the column of the dependent: does its governor attend to it most?
 
-Skipped are questions with fewer than two possible answers and `governor` for arcs with candidates
-(they answer the dependent's question, not the governor's). Causal models also skip what a row
-cannot see: later words, and every question with a later candidate. For a column it is the reverse:
-only later rows can attend to it.
+Questions with fewer than two possible answers are skipped, and so is `governor` for arcs with
+candidates (they answer the dependent's question, not the governor's). In a causal model a row only
+sees earlier words: later words are not possible answers, and questions with a later answer or
+candidate are skipped. For a column it is the reverse: only later rows can attend to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class ArcQuestion:
 def make_question(
     arc: Arc, reading: ArcReading, num_words: int, *, is_causal: bool
 ) -> ArcQuestion | None:
-    """The question that one reading of an arc asks; None if it is skipped."""
+    """The question that a reading asks about an arc; None if it is skipped."""
     source, gold = arc.dependent, arc.governor
     if reading == "governor":
         if arc.candidates:
@@ -67,20 +67,20 @@ def make_question(
 
 
 def sentence_questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[ArcQuestion]:
-    """Every question of a sentence, by arc and reading."""
+    """Every question about a sentence, by arc and reading."""
     for arc, reading in product(sentence.arcs, READINGS):
         if question := make_question(arc, reading, len(sentence.words), is_causal=is_causal):
             yield question
 
 
 def baseline_hits(question: ArcQuestion, pieces: Sequence[int] | None = None) -> tuple[bool, ...]:
-    """Which of the BASELINES give the gold answer; `pieces` is the number of tokens of each word.
+    """Which of the BASELINES give the gold answer; `pieces` is the number of tokens in each word.
 
-    Offsets, the first and the last word answer questions over the whole sentence; first, last and
-    nearest candidate answer questions with candidates. Of two candidates equally near, the earlier
-    counts as the nearest. "most pieces" is the answer of a head with equal weights everywhere,
-    because a word gets the weights of all its tokens: the first or last of the longest words. In a
-    column all rows attend to the same tokens, so it never hits.
+    Offsets and the first and last word answer questions about the whole sentence; the first, last
+    and nearest candidate answer questions with candidates. If two candidates are equally near, the
+    earlier one counts as nearest. "most pieces" is the first or last of the words with the most
+    tokens: the answer of a head with equal weights everywhere, because a word gets the weights of
+    all its tokens. It never hits in a column, where every row attends to the same tokens.
     """
     gold, choices = question.gold, sorted(question.choices)
     by_offset = [gold - question.source == offset for offset in OFFSETS]
@@ -138,9 +138,9 @@ class RelationScores:
         weights: Float[Tensor, "heads word word"],
         pieces: Sequence[int] | None = None,
     ) -> None:
-        """Count one sentence under a new index, which also decides the half it belongs to.
+        """Count one sentence under an unused index, which also decides the half it belongs to.
 
-        `pieces` is the number of tokens of each word, for the "most pieces" baselines.
+        `pieces` is the number of tokens in each word, for the "most pieces" baselines.
         """
         questions = list(sentence_questions(sentence, is_causal=self.is_causal))
         if not questions:
@@ -157,7 +157,7 @@ class RelationScores:
             )
 
     def merge(self, other: "RelationScores") -> None:
-        """Add the counts of `other`, from the same model on other sentences, in any order."""
+        """Add counts from the same model on other sentences; the order does not matter."""
         self._tallies |= other._tallies
 
     def state(self) -> dict[str, ndarray]:
@@ -187,7 +187,7 @@ class RelationScores:
         return scores
 
     def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
-        """One row per relation, reading and head, next to the accuracy of the best baseline."""
+        """One row per relation, reading and head, with the accuracy of the best baseline."""
         state, groups = self.state(), []
         for relation, reading in sorted({key[1:] for key in self._tallies}):
             rows = (state["relation"] == relation) & (state["reading"] == reading)

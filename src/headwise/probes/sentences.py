@@ -1,7 +1,7 @@
 """Sentences with gold relations between their words.
 
-In: words, and arcs between their positions. Out: ProbeSentences, whose arcs are valid. Sentences
-come from builtin.py or treebank.py; scoring.py compares them with attention weights.
+In: words, and arcs between their positions. Out: ProbeSentences with valid arcs. Sentences come
+from builtin.py or treebank.py; scoring.py compares them with attention weights.
 """
 
 import operator
@@ -14,8 +14,8 @@ from headwise.errors import OptionError
 class Arc:
     """One gold relation: word `dependent` belongs to word `governor`, counted from 0.
 
-    A head finds the arc if the governor gets the most weight of all candidates (the governor is one
-    of them), or, without candidates, of all other words in the sentence.
+    A head finds the arc if it gives the governor more weight than every other candidate (the
+    governor is one of them) or, without candidates, than every other word in the sentence.
     """
 
     relation: str
@@ -24,14 +24,14 @@ class Arc:
     candidates: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise OptionError if the arc is not a question with `governor` as an answer."""
+        """Raise OptionError if the relation, the words or the candidates are invalid."""
         positions = (self.dependent, self.governor, *self.candidates)
         try:
             dependent, governor, *candidates = map(operator.index, positions)
         except TypeError as err:
             raise OptionError(
-                f"{self.relation or 'an arc'} joins words {positions}: use whole numbers, counted "
-                "from 0"
+                f"{self.relation or 'an arc'} joins words {positions}: use whole numbers, "
+                "starting at 0"
             ) from err
         object.__setattr__(self, "dependent", dependent)
         object.__setattr__(self, "governor", governor)
@@ -44,7 +44,7 @@ class Arc:
         if candidates and not (is_valid and 2 <= len(candidates) == len(set(candidates))):
             raise OptionError(
                 f"candidates of {self.relation} are {self.candidates}: name two or more different "
-                f"words, the governor, {governor}, among them and not the dependent, {dependent}"
+                f"words, including the governor, {governor}, but not the dependent, {dependent}"
             )
 
 

@@ -1,7 +1,7 @@
-"""Words and templates of the built-in sentences: data only, see builtin.py.
+"""Words and templates for the built-in sentences; builtin.py fills the templates.
 
-Any word of a list fits its slot: any person can do any act to any thing. In a template, upper case
-is a slot of SLOTS or OPENINGS, `:d` marks the dependent, `:g` the governor and `:c` a candidate.
+Every word in a list fits its slot: any person can do any action to any thing. In a template, upper
+case marks a slot in SLOTS or OPENINGS, `:d` the dependent, `:g` the governor and `:c` a candidate.
 C1, C2 and C3 are candidates: one is the antecedent of the pronoun, or the partner of concept D.
 """
 
@@ -45,7 +45,7 @@ SLOT_WORDS = {
     "CITY": "Paris London Rome Berlin Madrid Vienna Boston Chicago Dublin Lisbon Prague Oslo "
     "Athens Cairo Tokyo Moscow Denver Toronto Geneva Naples",
     "HOME": "town village city country island valley region district street province",
-    "KIND": "village town city island country valley",  # of a person: the village doctor
+    "KIND": "village town city island country valley",  # before a person: the village doctor
     "COND": "broken dusty clean dirty expensive cheap beautiful ugly strange valuable simple "
     "ordinary elegant plain pretty curious fancy shabby splendid unusual famous lovely",
     "FINE": "beautiful elegant splendid lovely pretty fancy charming graceful",
@@ -86,8 +86,8 @@ SLOTS = {slot: words.split() for slot, words in SLOT_WORDS.items()}
 SLOTS["NAME"] = [*SLOTS["FEMALE"], *SLOTS["MALE"]]
 
 # People and their places, people and their tools, animals and what they eat or live in, things and
-# their parts. Controls come from the same group, in which no first word is related to the second of
-# another pair. The words of a pair share no stem, so spelling does not give the answer away.
+# their parts. Wrong candidates come from the same group, in which no first word is related to the
+# second word of another pair. The words in a pair share no stem, so spelling reveals nothing.
 RELATED = tuple(
     tuple(tuple(pair.split("/")) for pair in group.split())
     for group in (
@@ -179,14 +179,14 @@ TEMPLATES = {
         "ASK which AGE PLACE:d did the PERSON MOVE TOWARD:g ?",
     ),
     "pronoun-antecedent": (
-        # "it", a thing among people, can only be the thing
+        # "it" can only be the thing, because the other candidates are people
         "the THING:g belonged to NAME:c until NAME:c sold it:d .",
         "NAME:c put the THING:g NEAR NAME:c because it:d was FAULT .",
         "NAME:c asked NAME:c about the THING:g because it:d was FAULT .",
         "because it:d was FAULT , the THING:g worried NAME:c and NAME:c .",
         "because it:d was FAULT , NAME:c gave the THING:g to NAME:c .",
         "although it:d was FAULT , NAME:c and NAME:c ACTED the THING:g .",
-        # PRON is the pronoun as a subject, OBJ as an object, WAS its "was" or "were"
+        # PRON is the pronoun as a subject, OBJ as an object, WAS the matching "was" or "were"
         "C1 MET C2 because PRON:d WAS STATE .",
         "C1 told C2 that PRON:d could stay at the PLACE .",
         "after C1 had met C2 at the PLACE , PRON:d went home .",
@@ -222,7 +222,7 @@ TEMPLATES = {
     ),
 }
 
-# Sentences with their arcs: relation, dependent, governor and candidates, by number from 0.
+# Sentences with their arcs: relation, dependent, governor and candidates, numbered from 0.
 WORKED = {
     "The cat sat down": "determiner-noun 0 1, subject-verb 1 2, verb-modifier 3 2",
     "The animal didn't cross the street because it was too tired .": "determiner-noun 0 1, "

@@ -1,12 +1,12 @@
-"""Any treebank in CoNLL-U (https://universaldependencies.org/format.html) as probe sentences.
+"""Read probe sentences from a CoNLL-U treebank (https://universaldependencies.org/format.html).
 
-In: a file. Out: its sentences that have at least one arc.
+In: a file. Out: its sentences with at least one arc.
 
 - A multi-word token ("didn't", "du") is one word, in its written form. Arcs between its parts are
   dropped; arcs to or from a part belong to the whole word.
-- Empty nodes (8.1) are not part of the text and are dropped; so are arcs to the root and arcs to
-  punctuation.
-- A relation loses its subtype: `nsubj:pass` counts as `nsubj`.
+- Empty nodes (8.1) are not part of the text and are dropped. Arcs to the root and `punct` arcs are
+  also dropped.
+- Subtypes of relations are dropped: `nsubj:pass` counts as `nsubj`.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from headwise.probes.sentences import Arc, ProbeSentence
 
 
 def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
-    """ProbeSentences as a list, or those of a CoNLL-U file."""
+    """A list of the ProbeSentences in `source`, which may be the path of a CoNLL-U file."""
     if isinstance(source, str | PathLike):
         sentences: list[Any] = read_treebank(Path(source))
         if not sentences:
@@ -32,13 +32,13 @@ def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[
     for sentence in sentences:
         if not isinstance(sentence, ProbeSentence):
             raise OptionError(
-                f"{sentence!r} is not a ProbeSentence: pass ProbeSentences, or a CoNLL-U file"
+                f"{sentence!r} is not a ProbeSentence: pass ProbeSentences or a CoNLL-U file"
             )
     return sentences
 
 
 def read_treebank(path: Path) -> list[ProbeSentence]:
-    """The sentences of a CoNLL-U file that have at least one arc."""
+    """The sentences in a CoNLL-U file that have at least one arc."""
     if not path.is_file():
         raise OptionError(f"{path} is not a file: pass the path of a CoNLL-U file")
     try:
@@ -52,12 +52,12 @@ def read_treebank(path: Path) -> list[ProbeSentence]:
             sentences.append(_build_sentence(list(tokens)))
     except (ParseException, OptionError) as err:
         place = _sentence_lines(text, len(sentences))
-        raise OptionError(f"{path}, {place}, is not CoNLL-U: {err}") from err
+        raise OptionError(f"{path}, {place}, is not valid CoNLL-U: {err}") from err
     return [sentence for sentence in sentences if sentence.arcs]
 
 
 def _sentence_lines(text: str, number: int) -> str:
-    """The line numbers of a sentence, by its number in the file."""
+    """Text that names the line numbers of the sentence with index `number`."""
     lines = enumerate(text.split("\n"), start=1)
     blocks = groupby(lines, key=lambda line: bool(line[1].strip()))
     sentences = [list(block) for is_sentence, block in blocks if is_sentence]
@@ -71,9 +71,11 @@ def _build_sentence(tokens: list[Any]) -> ProbeSentence:
     syntactic = []
     for token in tokens:
         if "deprel" not in token:
-            raise OptionError(f"the line of {token.get('form')!r} has {len(token)} columns, not 10")
+            raise OptionError(
+                f"the line for {token.get('form')!r} has {len(token)} columns instead of 10"
+            )
         if not token["form"]:
-            raise OptionError(f"the line of word {token['id']} has no form")
+            raise OptionError(f"the line for word {token['id']} has no form")
         match token["id"]:
             case int(number):
                 syntactic.append(token)
@@ -84,7 +86,7 @@ def _build_sentence(tokens: list[Any]) -> ProbeSentence:
                 word_of |= dict.fromkeys(range(first, last + 1), len(words))
                 words.append(token["form"])
             case None:
-                raise OptionError(f"the line of {token['form']!r} has no number")
+                raise OptionError(f"the line for {token['form']!r} has no word number")
     arcs = []
     for token in syntactic:
         head, relation = token["head"], (token["deprel"] or "_").split(":")[0]

@@ -1,1 +1,1 @@
-"""Texts, measures and probes become a Scan: sums, tables, roles, and a folder that resumes."""
+"""Scans: measure every head on texts and probes, decide roles, and save results to a folder."""

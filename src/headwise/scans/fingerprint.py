@@ -1,7 +1,7 @@
-"""Digests of what a scan reads, to tell whether a stopped scan may be resumed.
+"""Digests of everything a scan reads, to decide whether a stopped scan can be resumed.
 
-In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text. The digest of weights
-covers a sample and an exact sum of all, and takes as long as reading them once.
+In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text. The digest of the
+weights covers a sample of the values and their exact sum, and takes about one pass over them.
 """
 
 import hashlib
@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-SAMPLED = 1024  # evenly spaced numbers of a tensor whose bits and positions count
-SUMMED_AT_ONCE = 1 << 22  # numbers of a tensor that are added up at a time, as int64: 32 MiB
-SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per number
+SAMPLED = 1024  # at most this many evenly spaced values per tensor are hashed bit for bit
+SUMMED_AT_ONCE = 1 << 22  # values of a tensor to sum at a time; as int64 they take 32 MiB
+SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per value
 
 
 def digest_texts(texts: Iterable[str]) -> str:
-    """SHA-256 of some texts, in their order."""
+    """SHA-256 of some texts, in order."""
     return _digest(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
@@ -30,7 +30,7 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def digest_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:
-    """SHA-256 of every bit of batches of tensors."""
+    """SHA-256 of tensor batches; every bit counts."""
 
     def parts() -> Iterator[bytes]:
         for tensors in inputs:
@@ -44,13 +44,13 @@ def digest_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:
 
 
 def digest_config(config: Any) -> str:
-    """SHA-256 of a config, without the place it came from and the attention implementation."""
+    """SHA-256 of a config, excluding where it was loaded from and the attention implementation."""
     text = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
     return digest_texts([text])
 
 
 def digest_tokenizer(tokenizer: Any) -> str:
-    """SHA-256 of how a tokenizer splits text, its special tokens and its limit.
+    """SHA-256 of a tokenizer's splitting rules, special tokens and length limit.
 
     Excludes padding and truncation, which change from call to call.
     """
@@ -66,10 +66,10 @@ def digest_tokenizer(tokenizer: Any) -> str:
 
 @torch.no_grad()
 def digest_weights(model: nn.Module) -> str:
-    """SHA-256 of the names, shapes and dtypes of all weights, a sample of each and its sum.
+    """SHA-256 of every weight tensor's name, shape, dtype and sum, and of a sample of its values.
 
-    The sum is of the bits read as integers: one changed weight changes it, and the order in which
-    processors add does not. Weights that are not in memory count by name and shape only.
+    The sum is over the bits read as integers: it changes if a single weight changes, but does not
+    depend on the order of addition. Tensors not in memory count only by name, shape and dtype.
     """
 
     def parts() -> Iterator[bytes]:
@@ -91,6 +91,6 @@ def _header(name: str, value: object) -> bytes:
 
 
 def _as_integers(tensor: Tensor) -> Tensor:
-    """All numbers of a tensor in one axis, as integers with the same bits."""
+    """All values of a tensor, flattened, as integers with the same bits."""
     plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     return plain.detach().contiguous().flatten().view(SAME_SIZE[plain.element_size()])

@@ -1,7 +1,7 @@
-"""The files of a scan: its tables, and the sums that a stopped scan resumes from.
+"""The files of a scan: its tables, and the sums from which a stopped scan resumes.
 
-In: a folder, and a fingerprint of what is scanned. Out: files that are complete at every moment.
-Which scan a folder belongs to is checked by headwise.run_folder.
+In: a folder, and a fingerprint of the scan. Out: files, which are never left half-written.
+headwise.run_folder checks which scan a folder belongs to.
 """
 
 import json
@@ -27,25 +27,25 @@ FRAMES = {
     "pairs": ("a", "b", "cka"),
     "relations": ("source", "relation", "reading", "name", "head", "accuracy", "arcs"),
 }
-"""Tables that a scan may have, and columns that they need."""
+"""Optional tables of a scan, and the columns they must have."""
 TABLES = (*HEAD_TABLES, *(f"{name}.parquet" for name in FRAMES))
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Everything that a scan found."""
+    """All results of a scan."""
 
     table: HeadTable
     pairs: pd.DataFrame
-    """Every pair of heads in a stack: `a`, `b`, `cka`, `divergence`; empty if not compared."""
+    """Head pairs in each stack: `a`, `b`, `cka`, `divergence`; empty if heads were not compared."""
     relations: pd.DataFrame
-    """One row per relation, reading and head; empty if no sentences with gold were read."""
+    """One row per relation, reading and head; empty if no probe sentences were read."""
     was_complete: bool = False
-    """Whether the folder already held this scan, complete, before it was run."""
+    """Whether this scan was already complete in its folder before the run."""
 
     @classmethod
     def read(cls, folder: str | Path) -> "Scan":
-        """The scan that was written to `folder`."""
+        """Read the scan saved in `folder`."""
         folder = Path(folder)
         tables = [folder / name for name in HEAD_TABLES[:2] if (folder / name).is_file()]
         if not tables and (folder / "settings.json").is_file():
@@ -58,11 +58,13 @@ class Scan:
         return cls(HeadTable.read(tables[0]), pairs, relations)
 
     def write(self, folder: str | Path, *, force: bool = False) -> None:
-        """Write the tables; raises OutputError if one exists, unless `force`."""
+        """Write the tables to `folder`; raise OutputError if one exists, unless `force`."""
         folder = Path(folder)
         existing = [name for name in TABLES if (folder / name).exists()]
         if existing and not force:
-            raise OutputError(f"{folder} has {existing[0]}: choose another folder, or force=True")
+            raise OutputError(
+                f"{folder} already has {existing[0]}: choose another folder, or pass force=True"
+            )
         make_folder(folder)
         self.table.write(folder / "heads.parquet", force=True)
         self.table.write(folder / "heads.csv", force=True)
@@ -82,7 +84,7 @@ def _read_frame(folder: Path, name: str) -> pd.DataFrame:
         return pd.DataFrame()
     try:
         frame = pd.read_parquet(file)
-    except (ValueError, OSError) as error:  # pyarrow's errors are kinds of these
+    except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise OptionError(f"{file} cannot be read: {reason}") from error
     missing = [column for column in FRAMES[name] if column not in frame]
@@ -92,12 +94,12 @@ def _read_frame(folder: Path, name: str) -> pd.DataFrame:
 
 
 class ScanFolder:
-    """The folder of one scan while it runs."""
+    """The output folder of a running scan."""
 
     def __init__(
         self, folder: Path, fingerprint: Mapping[str, Any], group: ProcessGroup, *, force: bool
     ) -> None:
-        """Raise OutputError if the folder holds another scan, unless `force`; write nothing."""
+        """Raise OutputError if the folder contains another scan, unless `force`; write nothing."""
         settings, outputs = {**fingerprint, "processes": group.world}, (*TABLES, "heads.about.json")
         self.run = RunFolder(folder=folder, kind="scan", settings=settings, outputs=outputs)
         self.group, self.force, self.saved_at = group, force, 0.0
@@ -107,9 +109,9 @@ class ScanFolder:
         self.was_complete = is_ours and not force and all(file.is_file() for file in files)
 
     def begin(self) -> ScanSums:
-        """Make the folder, and return the sums that a stopped scan left there.
+        """Create the folder, and return the sums that a stopped scan left there.
 
-        With `force`, each process deletes its own earlier sums, and the first everything else.
+        With `force`, each process deletes its old sums, and the first one all other old files.
         """
         folder, file = self.run.folder, self.progress_file
         make_folder(folder)
@@ -133,7 +135,7 @@ class ScanFolder:
             ) from error
 
     def save(self, sums: ScanSums, *, now: bool = False) -> None:
-        """Save the sums, unless they were saved a moment ago."""
+        """Save the sums if `now`, or if the last save was over `SECONDS_BETWEEN_SAVES` ago."""
         if now or time.monotonic() - self.saved_at > SECONDS_BETWEEN_SAVES:
             write_aside(self.progress_file, sums.to_bytes())
             self.saved_at = time.monotonic()

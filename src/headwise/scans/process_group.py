@@ -15,16 +15,16 @@ from headwise.scans.sums import ScanSums
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that share the work; by default it is the only one."""
+    """Rank of this process, and the number of processes that share the work (by default one)."""
 
     rank: int = 0
     world: int = 1
 
     @classmethod
     def from_environment(cls) -> "ProcessGroup":
-        """The group that torchrun set up; alone without torchrun. Every process must call this.
+        """The group set up by torchrun, or a single process without it; every process must call it.
 
-        The group lasts as long as the process, because torch cannot make it twice.
+        The group exists until the process ends, because torch cannot create it twice.
         """
         size = os.environ.get("WORLD_SIZE", "1")
         if not size.isdecimal() or int(size) < 1:
@@ -45,7 +45,7 @@ class ProcessGroup:
         return self.rank == 0
 
     def gather(self, sums: ScanSums) -> ScanSums:
-        """The sums of all processes together, in every process."""
+        """Merge the sums of all processes and return the result in each of them."""
         if self.world == 1:
             return sums
         gathered: list[bytes] = [b""] * self.world

@@ -1,10 +1,10 @@
-"""Which head has which role: its measure must exceed a threshold and a baseline.
+"""Decide which heads have which roles: a score must reach a threshold and exceed a baseline.
 
-In: the measures of all heads, and their hits on sentences with gold relations. Out: for each role
-and head a score, a threshold, a baseline, and whether the score exceeds both.
+In: the measures of all heads, and their hits on sentences with gold relations. Out: a score, a
+threshold and a baseline for each role and head, and the roles whose score passes both.
 
 A role says what a head's attention looks like on the text and probes that were read. It does not
-explain the model's behaviour, and it is not a reason to keep a head or to cut it.
+explain the model's behaviour, and it is not a reason to keep or cut a head.
 """
 
 from typing import Any, NamedTuple
@@ -22,9 +22,9 @@ from headwise.roles import ROLES
 Numbers = NDArray[np.float64]
 
 POSITIONAL, DELIMITER, SINK, REPEAT, BROAD = 0.5, 0.6, 0.5, 0.4, 0.78
-"""Thresholds. Half of the attention at one offset, 0.6 on separators, and an entropy of 3.8 of the
-possible ln 128 = 4.85 nats are those of https://arxiv.org/abs/1906.04341. A sink gets at least
-half, and 0.4 on repeats is far above chance (each head's baseline is in the table)."""
+"""Thresholds. Half of the attention at one offset, 0.6 on separators, and an entropy of 3.8 out of
+a possible ln 128 = 4.85 nats come from https://arxiv.org/abs/1906.04341. A sink gets at least half
+of the attention; 0.4 on repeats is far above chance (each head's baseline is in the table)."""
 MASSES = {
     "positional": (POSITIONAL, {name: f"{offset:+}" for name, offset in OFFSETS.items() if offset}),
     "delimiter": (DELIMITER, {"special": "special", "punctuation": "punctuation"}),
@@ -32,11 +32,11 @@ MASSES = {
     "induction": (REPEAT, {"induction": ""}),
     "duplicate": (REPEAT, {"duplicate": ""}),
 }
-"""Roles that a share of the attention decides: threshold, and columns with their labels."""
+"""Roles decided by a share of the attention, with their threshold, columns and column labels."""
 APART = 0.01
-"""How far a broad head is above the median head: if all look alike, none stands out."""
+"""Minimum lead of a broad head over the median head: if all heads are similar, none is broad."""
 FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
-"""A head also finds the partner more often than not; among few candidates, clearly more often."""
+"""Minimum accuracy for a role: half, or more if its questions have few candidates."""
 
 
 class Verdict(NamedTuple):
@@ -47,15 +47,15 @@ class Verdict(NamedTuple):
     baseline: Numbers
     detail: list[str]
     counts: NDArray[np.bool_] | None = None
-    """Whether the lead is more than luck, or enough to stand out; None = neither was tested."""
+    """Whether the lead is more than luck, or large enough to stand out; None if not tested."""
 
 
 def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.DataFrame:
     """`df` with every role's score, threshold, baseline and detail, and the roles of each head.
 
-    `relations` is the relation table of a scan. Roles come in the order of `ROLES`; a role without
-    a score or a baseline has no columns. `*_counts` says whether the lead is more than luck, for
-    the roles that sentences decide, and whether the head stands out, for broad.
+    `relations` is a scan's relation table. Roles are in the order of `ROLES`; a role without a
+    score or a baseline has no columns. For roles decided by sentences, `*_counts` says whether the
+    lead is more than luck; for broad, whether the head stands out.
     """
     verdicts = {role: _mass_verdict(df, role) for role in MASSES} | {"broad": _broad_verdict(df)}
     if relations is not None and len(relations) > 0:
@@ -90,13 +90,13 @@ def _column(df: pd.DataFrame, name: str) -> Numbers:
 
 
 def _mass_verdict(df: pd.DataFrame, role: str) -> Verdict:
-    """Each head's largest share, and what that column would be under equal weights."""
+    """Each head's largest share of attention; its baseline is that share under equal weights."""
     threshold, labels = MASSES[role]
     masses = np.stack([_column(df, name) for name in labels])
     uniform = np.stack([_column(df, f"uniform_{name}") for name in labels])
     best = np.where(np.isnan(masses), -np.inf, masses).argmax(0)
     if role == "sink":
-        best[masses[0] >= threshold] = 0  # the first token, if it alone is enough
+        best[masses[0] >= threshold] = 0  # the first token, if it is enough on its own
     heads = np.arange(len(df))
     score = masses[best, heads]
     baseline = np.where(np.isnan(score), np.nan, uniform[best, heads])
@@ -105,7 +105,7 @@ def _mass_verdict(df: pd.DataFrame, role: str) -> Verdict:
 
 
 def _broad_verdict(df: pd.DataFrame) -> Verdict:
-    """Nearly equal attention to everything, compared with the median head of the model."""
+    """How evenly each head attends to everything, compared with the model's median head."""
     score = _column(df, "normalised_entropy")
     median = np.nanmedian(score) if np.isfinite(score).any() else np.nan
     baseline = np.full(len(df), median)
@@ -115,7 +115,7 @@ def _broad_verdict(df: pd.DataFrame) -> Verdict:
 def _relation_verdict(relations: pd.DataFrame, heads: list[str], floor: float) -> Verdict:
     """For each head, the relation in which it is furthest above the threshold.
 
-    Relations that count come before all that do not.
+    Relations that count take precedence over those that do not.
     """
     threshold = np.maximum(floor, relations["held_out_baseline"].to_numpy(float) + MARGIN)
     known = relations.assign(threshold=threshold, lead=relations["held_out_accuracy"] - threshold)

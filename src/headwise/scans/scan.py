@@ -1,7 +1,7 @@
-"""Scan: what every head of a model does on some text and on sentences with gold relations.
+"""scan(): measure every head of a model on texts and on sentences with gold relations.
 
 In: a model, and texts or tensors. Out: a `Scan`. The work is a list of batches, each of which adds
-to sums. Processes can share the batches, and a stopped scan resumes with those it has not added.
+to the sums. Processes can share the batches, and a stopped scan resumes with the remaining ones.
 """
 
 import importlib.metadata
@@ -59,22 +59,22 @@ from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
 STAGE = "reading tokens"
-"""The only stage of a scan, for its progress, which counts tokens."""
+"""Name of a scan's only progress stage, which counts tokens."""
 REPEATED_WINDOWS = 32
 SENTENCE_TOKENS = 1024
-"""Most tokens in a batch of sentences, padding included: its full weights are in memory."""
-VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that the numbers depend on
+"""Maximum tokens in a batch of sentences, including padding: its full weights stay in memory."""
+VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that affect the results
 ON_REPEATS = {
     "text_induction": "induction",
     "value_text_induction": "value_induction",
     "uniform_duplicate": "uniform_induction",
 }
-"""Columns that are measured on repeated random tokens, and their names there."""
+"""Columns measured on repeated random tokens, and the names they get in the table."""
 BatchCounter = Callable[[Batch, ScanSums], None]
-"""Runs the model on a batch and adds what it counts to the sums."""
+"""Function that runs the model on a batch and adds its counts to the sums."""
 
 
-def scan(  # noqa: PLR0913 - what is read, how, and where it goes
+def scan(  # noqa: PLR0913 - what to read, how, and where to save
     model: Source = "minilm",
     texts: str | Sequence[str] | None = None,
     *,
@@ -86,14 +86,14 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
     force: bool = False,
     shares_work: bool = False,
 ) -> HeadTable:
-    """Measure every head of a model; returns one row of measures per head.
+    """Measure every head of a model and return a table with one row per head.
 
     `model` is a name (`minilm`, `smollm2`, a directory, a hub id), a transformers model, or a
-    `LoadedModel`. `texts` are documents, read by the tokenizer; `inputs` are tensors, for a model
-    without a tokenizer; `treebank` is a CoNLL-U file, or sentences with gold relations. Without
-    these three, the built-in text and sentences are read. A stopped scan resumes in `out`; `force`
-    replaces another scan there. With `shares_work` the processes that torchrun started share the
-    batches: all of them must call this, and each gets the table.
+    `LoadedModel`. `texts` are documents for the tokenizer; `inputs` are tensors, for a model
+    without a tokenizer; `treebank` is a CoNLL-U file, or sentences with gold relations. If all
+    three are None, the scan reads the built-in text and sentences. Results are saved in the folder
+    `out`, where a stopped scan resumes; `force` replaces another scan there. With `shares_work`,
+    the processes started by torchrun share the batches; each must call `scan`, and gets the table.
     """
     job = ScanJob.of(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
@@ -110,12 +110,12 @@ def run_scan(
     progress: Progress = no_progress,
     group: ProcessGroup = ProcessGroup(),  # noqa: B008 - frozen
 ) -> Scan:
-    """Add every batch that is not yet in the sums, and build the tables.
+    """Count every batch that is not yet in the sums, then build the tables.
 
-    With `out`, sums are saved there as they grow, and the tables at the end. The processes of a
-    `group` share the batches, and each returns the whole scan.
+    If `out` is given, the sums are saved there as they grow, and the tables at the end. The
+    processes in `group` share the batches, and each returns the whole scan.
     """
-    settings = job.fingerprint  # before the work, because it rejects what cannot be read
+    settings = job.fingerprint  # comes first, because it rejects unreadable inputs
     folder = None if out is None else ScanFolder(out, settings, group, force=force)
     batches = job.batches()[group.rank :: group.world]
     sums = ScanSums() if folder is None else folder.begin()
@@ -132,7 +132,7 @@ def run_scan(
             progress(STAGE, done, total)
     if folder is None:
         return job.build_tables(group.gather(sums))
-    folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
+    folder.save(sums, now=True)  # not after an interrupt: the sums may include half a batch
     result = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
     if group.is_first:
         result.write(folder.run.folder, force=True)
@@ -141,7 +141,7 @@ def run_scan(
 
 @dataclass(frozen=True, eq=False)
 class ScanBatch:
-    """One piece of work; `run_scan` builds the batch and counts it."""
+    """One piece of work: `run_scan` builds the batch and counts it."""
 
     name: str
     tokens: int
@@ -151,7 +151,7 @@ class ScanBatch:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScanJob:
-    """A model and what it is to read."""
+    """A model, its inputs and the settings of a scan."""
 
     model: nn.Module
     tokenizer: Any = None
@@ -173,7 +173,7 @@ class ScanJob:
         treebank: str | PathLike[str] | Iterable[ProbeSentence] | None = None,
         settings: ScanSettings | None = None,
     ) -> "ScanJob":
-        """Open the model and check what it is to read; see `scan` for the arguments."""
+        """Open the model and check its inputs; see `scan` for the arguments."""
         settings = settings or ScanSettings()
         is_alone = texts is None and inputs is None and treebank is None
         if settings.probe is None:
@@ -183,8 +183,8 @@ class ScanJob:
         sentences = None if treebank is None else as_sentences(treebank)
         if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
             raise OptionError(
-                f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, as "
-                "transformers.AutoTokenizer.from_pretrained returns it"
+                f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, such as "
+                "the result of transformers.AutoTokenizer.from_pretrained"
             )
         loaded = open_model(model, tokenizer)
         for batch in batches or ():
@@ -206,9 +206,9 @@ class ScanJob:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Everything in which a resumed scan must agree with the stopped one, as JSON values.
+        """Everything that must be the same when a stopped scan resumes, as JSON values.
 
-        The model counts as it is when this is first read.
+        Describes the model as it was when this property was first read.
         """
         tokenizer, treebank = self.tokenizer, self.treebank
         facts = {
@@ -228,7 +228,7 @@ class ScanJob:
         return plain
 
     def batches(self) -> list[ScanBatch]:
-        """All the work, in an order that depends only on the job."""
+        """All batches of the scan, in an order that depends only on the job."""
         kinds = None if self.tokenizer is None else TokenKinds(self.tokenizer)
         batches, num_sequences = list[ScanBatch](), 0
         for number, tensors in enumerate(self.inputs or ()):
@@ -274,20 +274,20 @@ class ScanJob:
     @cached_property
     def _reader(self) -> Reader:
         if self.tokenizer is None:
-            raise OptionError("texts need a tokenizer: pass tokenizer, or tensors as inputs")
+            raise OptionError("texts need a tokenizer: pass a tokenizer, or tensors as inputs")
         length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
         if length is not None and limit is not None and length > limit:
             raise OptionError(
-                f"length is {length:,}: the model reads at most {limit:,} tokens; give less",
+                f"length is {length:,}: the model reads at most {limit:,} tokens; reduce length",
                 option="length",
             )
         return Reader(self.tokenizer, self.config, length=length)
 
     @cached_property
     def _sentences(self) -> dict[str, tuple[dict[int, tuple[ProbeSentence, Encoded]], int]]:
-        """By source: the sentences that the model can read, by index, and the number of the others.
+        """For each source: the readable sentences by index, and the number of unreadable ones.
 
-        A sentence cannot be read if it is too long or has a word without a token.
+        A sentence is unreadable if it is too long or has a word without a token.
         """
         sources: dict[str, Sequence[ProbeSentence]] = {}
         if self.settings.probe:
@@ -309,7 +309,7 @@ class ScanJob:
         settings = self.settings
         counter = HeadCounter(
             sums.heads,
-            make_measures((*settings.measure_choices, "uniform")),  # the roles' baseline
+            make_measures((*settings.measure_choices, "uniform")),  # baseline for roles
             RowChoice(settings.rows, settings.seed),
             compares=settings.compares,
             cache=self.cache,
@@ -320,7 +320,7 @@ class ScanJob:
         sums.counts["windows"] += len(batch.indices)
 
     def _count_induction(self, batch: Batch, sums: ScanSums) -> None:
-        """Add induction on a batch of repeated random tokens, under columns of its own."""
+        """Measure induction on a batch of repeated random tokens and add it in its own columns."""
         measures = [Repeats(), Uniform()]
 
         def add(call: Call) -> None:
@@ -336,7 +336,7 @@ class ScanJob:
         sums.counts["repeated_tokens"] += batch.num_tokens
 
     def _count_relations(self, source: str, batch: Batch, sums: ScanSums) -> None:
-        """Add how often each head finds the gold partner of a word."""
+        """Count how often each head finds the gold partner of a word."""
         sentences = [self._sentences[source][0][index] for index in batch.indices]
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
@@ -366,15 +366,15 @@ class ScanJob:
         sums.counts[f"{source}_sentences"] += len(sentences)
 
     def build_tables(self, sums: ScanSums) -> Scan:
-        """The tables that follow from the sums of all batches."""
+        """Build the tables from the sums of all batches."""
         unusable = {source: number for source, (_, number) in self._sentences.items() if number}
         if not sums.heads.num_heads:
             if unusable:
                 raise OptionError(
                     f"none of the {sum(unusable.values())} sentences can be used: each is too long "
-                    "for the model or has a word without a token; give shorter ones"
+                    "for the model or has a word without a token; use shorter ones"
                 )
-            raise OptionError("nothing was scanned: give texts, inputs or sentences")
+            raise OptionError("nothing was scanned: pass texts, inputs or sentences")
         counts = {**sums.counts, **{f"{source}_unusable": n for source, n in unusable.items()}}
         facts = self.fingerprint
         about = {
@@ -403,9 +403,9 @@ def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
 def _read_batch(
     model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
 ) -> None:
-    """Run the model, and call `add` with every attention call.
+    """Run the model on a batch and pass every attention call to `add`.
 
-    An error that the inputs cause becomes an OptionError that names the cause.
+    An error caused by the inputs becomes an OptionError that names the cause.
     """
     name = type(model).__name__
     with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
@@ -413,9 +413,9 @@ def _read_batch(
             forward_batch(model, batch.inputs)
         except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
             raise
-        except Exception as err:  # models fail in many ways over inputs that they lack
+        except Exception as err:  # models fail in many ways if inputs are missing
             *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
-            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug in headwise
                 raise
             if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
                 raise OptionError(f"{name} cannot read this: {reason}") from err

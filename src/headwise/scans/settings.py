@@ -1,6 +1,6 @@
 """ScanSettings: what a scan measures, and on how much text.
 
-In: a user's values. Out: checked values. What is read is left to scan.py.
+In: a user's values. Out: checked values. scan.py decides what to read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,31 +14,31 @@ from headwise.measures.measure import Measure
 from headwise.probes.builtin import MOST
 
 LARGEST_SEED = 2**32 - 1
-"""A million times this seed, plus a document's index, is still a seed for torch."""
+"""Largest allowed seed: torch must still accept a million times it, plus a document's index."""
 
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """The measures of a scan, and how much text they are taken on."""
+    """Measures to take in a scan, and how much text to take them on."""
 
     length: int | None = None
     """Longest window in tokens; None = the model's own limit."""
     max_tokens: int | None = None
-    """Most tokens of text to read; None = all."""
+    """Maximum number of tokens of text to read; None = all."""
     rows: int | str = "auto"
-    """`all`, a number of random rows of each window, or `auto`: all up to 2,048 tokens."""
+    """`all`, a number of random rows per window, or `auto`: all, or a sample above 2,048 tokens."""
     measures: str | type[Measure] | Sequence[str | type[Measure]] = tuple(MEASURES)
-    """Names, and subclasses of `Measure` of your own; a single one needs no tuple."""
+    """Names of measures, or your own subclasses of `Measure`; a single one needs no tuple."""
     compares: bool = True
-    """Whether heads are compared with each other."""
+    """Whether to compare heads with each other."""
     repeats: bool = True
-    """Whether induction is measured on repeated random tokens."""
+    """Whether to measure induction on repeated random tokens."""
     probe: bool | None = None
-    """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
+    """Whether to read the built-in sentences with gold relations; None = if no input is given."""
     per_relation: int = 100
     """Number of built-in sentences for each relation."""
     seed: int = 0
-    """Seed of random rows, tokens and sentences."""
+    """Seed for random rows, tokens and sentences."""
 
     def __post_init__(self) -> None:
         for name in ("length", "max_tokens"):
@@ -68,12 +68,12 @@ class ScanSettings:
 
     @property
     def measure_choices(self) -> tuple[str | type[Measure], ...]:
-        """`measures` as a tuple, headwise's own by name."""
+        """`measures` as a tuple, with built-in measures given by name."""
         assert isinstance(self.measures, tuple)
         return self.measures
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON values; your own measures by the names of their classes."""
+        """The settings as JSON values, with your own measures given by class name."""
         names = [
             choice if isinstance(choice, str) else f"{choice.__module__}.{choice.__name__}"
             for choice in self.measure_choices
@@ -81,7 +81,7 @@ class ScanSettings:
         return asdict(self) | {"measures": names}
 
     def describe_rows(self) -> str:
-        """Which rows of each window are measured, in words."""
+        """Which rows of each window the scan measures, in words."""
         if self.rows == "auto":
             return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
         return "every row" if self.rows == "all" else f"{self.rows} random rows of each window"

@@ -1,6 +1,6 @@
-"""Everything a scan has counted so far; it can be saved, loaded and merged.
+"""ScanSums: everything a scan has counted so far, which can be saved, loaded and merged.
 
-In: what the batches of a scan add. Out: sums. How they become tables is left to tables.py.
+In: counts from a scan's batches. Out: sums. tables.py turns them into tables.
 """
 
 import io
@@ -18,16 +18,16 @@ from headwise.probes.scoring import RelationScores
 
 @dataclass
 class ScanSums:
-    """Sums of a scan."""
+    """Everything a scan has counted so far."""
 
     heads: HeadSums = field(default_factory=HeadSums)
     relations: dict[str, RelationScores] = field(default_factory=dict)
-    """By source and stack, `probe|encoder`: hits on sentences with gold relations."""
-    counts: Counter[str] = field(default_factory=Counter)  # of tokens, windows, sentences ...
-    done: set[str] = field(default_factory=set)  # names of the batches that were added
+    """Hits on sentences with gold relations, by source and stack, such as `probe|encoder`."""
+    counts: Counter[str] = field(default_factory=Counter)  # tokens, windows, sentences ...
+    done: set[str] = field(default_factory=set)  # names of the batches added so far
 
     def merge(self, other: "ScanSums") -> None:
-        """Add what another process has counted."""
+        """Add the sums of another process."""
         self.heads.merge(other.heads)
         for source, scores in other.relations.items():
             if source in self.relations:
@@ -38,7 +38,7 @@ class ScanSums:
         self.done |= other.done
 
     def to_bytes(self) -> bytes:
-        """All sums as the content of one .npz file."""
+        """All sums as the bytes of an .npz file."""
         arrays: dict[str, Any] = {}
         for ((stack, layer), column), sums in self.heads.columns.items():
             arrays[f"column/{stack}|{layer}|{column}"] = sums.numpy()
@@ -58,7 +58,7 @@ class ScanSums:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "ScanSums":
-        """The sums that `to_bytes` wrote."""
+        """Restore sums from the bytes that `to_bytes` returned."""
         sums, relations = cls(), dict[str, dict[str, Any]]()
         heads = sums.heads
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:

@@ -1,6 +1,6 @@
-"""From a scan's sums to the head table, the pairs of heads and the relations.
+"""Build the head table, the table of head pairs and the relation table from a scan's sums.
 
-In: sums. Out: data frames. Which head has which role is decided by role_decisions.py.
+In: sums. Out: data frames. role_decisions.py decides which head has which role.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,25 +25,26 @@ REQUIRED_COLUMNS = (
     *("punctuation", "distance", "signed_distance", "duplicate", "induction", "confidence"),
     "output_share",
 )
-"""Columns of every table; NaN if the model or the text has no such thing."""
+"""Columns in every table; NaN if a column does not apply to the model or the text."""
 
 DERIVED_COLUMNS = {
     "induction": "Mean weight on the tokens that followed earlier copies of the query's token, in "
     "repeated random tokens, 0 to 1.",
-    "value_induction": "Share of the value-weighted attention on those tokens, 0 to 1.",
+    "value_induction": "Share of the value-weighted attention on the tokens that induction counts, "
+    "0 to 1.",
     "uniform_induction": "The induction mass of a head with equal weights, 0 to 1.",
     "best_offset": "The offset from -4 to 4 that gets the most weight.",
-    "best_offset_share": "Mean weight at that offset, 0 to 1.",
+    "best_offset_share": "Mean weight at best_offset, 0 to 1.",
     "largest_offset": "The offset from -4 to 4 that most often has the row's largest weight.",
-    "largest_offset_share": "Share of the rows whose largest weight is at that offset, 0 to 1.",
-    "nearest": "The head of the same stack whose outputs are most like this head's.",
-    "nearest_cka": "How alike the two heads' outputs are: CKA, 1 if they differ by a rotation.",
+    "largest_offset_share": "Share of the rows whose largest weight is at largest_offset, 0 to 1.",
+    "nearest": "The head in the same stack whose outputs are most like this head's.",
+    "nearest_cka": "CKA of this head's and the nearest head's outputs: 1 if equal up to rotation.",
 }
 """Meaning of the columns that no measure describes."""
 
 
 def column_meanings(measures: Iterable[str | type[Measure]] = ()) -> dict[str, str]:
-    """Meaning of every column, except roles' and standard errors; `measures` adds your own."""
+    """Meaning of every column except roles and standard errors; `measures` adds your own."""
     kinds = (*MEASURES.values(), *(kind for kind in measures if not isinstance(kind, str)))
     return {name: words for kind in kinds for name, words in kind.columns.items()} | DERIVED_COLUMNS
 
@@ -51,13 +52,13 @@ def column_meanings(measures: Iterable[str | type[Measure]] = ()) -> dict[str, s
 def head_table(
     sums: HeadSums, about: Mapping[str, Any], relations: pd.DataFrame | None = None
 ) -> HeadTable:
-    """The table of every head that was counted, with the roles that it and `relations` decide."""
+    """A table of all measured heads, with roles decided by their measures and by `relations`."""
     df = _add_nearest(_add_best_offset(_mean_columns(sums)), sums)
     return HeadTable(decide_roles(df, relations), dict(about))
 
 
 def _heads(sums: HeadSums) -> list[HeadId]:
-    """Every head, stacks in the order of their first appearance, layers by number."""
+    """Every head, ordered by stack (in order of first appearance), layer and head."""
     stacks = list(dict.fromkeys(stack for stack, _ in sums.num_heads))
     layers = sorted(sums.num_heads, key=lambda key: (stacks.index(key[0]), key[1]))
     return [
@@ -88,7 +89,7 @@ def _mean_columns(sums: HeadSums) -> pd.DataFrame:
 
 
 def _add_best_offset(df: pd.DataFrame) -> pd.DataFrame:
-    """Add the offset with most of each head's attention, and the one of most largest weights."""
+    """For each head, add the offset with the most weight and the one with the most row maxima."""
     for prefix, name in (("", "best_offset"), ("largest_", "largest_offset")):
         offsets = {prefix + key: place for key, place in OFFSETS.items() if prefix + key in df}
         if offsets:
@@ -101,7 +102,7 @@ def _add_best_offset(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_nearest(df: pd.DataFrame, sums: HeadSums) -> pd.DataFrame:
-    """Add the head whose outputs are most like each head's own, and how alike they are."""
+    """For each head, add the other head with the most similar outputs and the CKA of the two."""
     heads = _heads(sums)
     nearest, nearest_cka = [""] * len(heads), np.full(len(heads), np.nan)
     for stack, hsic in sums.hsic.items():
@@ -117,7 +118,7 @@ def _add_nearest(df: pd.DataFrame, sums: HeadSums) -> pd.DataFrame:
 
 
 def head_pairs(sums: HeadSums) -> pd.DataFrame:
-    """Every pair of heads in a stack: CKA of their outputs, and within a layer their divergence."""
+    """Every pair of heads in a stack: CKA of their outputs, and divergence within a layer."""
     heads, frames = _heads(sums), []
     for stack, hsic in sums.hsic.items():
         names = np.array([str(head) for head in heads if head.stack == stack])
@@ -135,7 +136,7 @@ def head_pairs(sums: HeadSums) -> pd.DataFrame:
 
 
 def relation_table(sums: ScanSums) -> pd.DataFrame:
-    """One row per source, relation, reading and head: how often the head finds the partner."""
+    """One row per source, relation, reading and head: how often the head finds the gold word."""
     heads, frames = _heads(sums.heads), []
     for key, scores in sums.relations.items():
         source, stack = key.split("|")

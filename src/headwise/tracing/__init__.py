@@ -1,1 +1,1 @@
-"""Every step of one layer on one text."""
+"""Every step of one attention layer on one text."""

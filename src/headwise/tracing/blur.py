@@ -1,7 +1,7 @@
 """Blurring: what several sharp patterns lose if they share one row of weights.
 
-In: a Trace, the textbook's case of three targets, or rows of heads. Out: each head's row beside
-the average of all, with entropy and largest weight.
+In: a Trace, the textbook example of three targets, or rows from several heads. Out: each head's row
+and the average of all rows, with entropy and largest weight.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.errors import OptionError
 from headwise.tracing.record import Trace
 
-LEAST_WEIGHT = 1e-6  # rows with less weight on ordinary tokens are compared whole
+LEAST_WEIGHT = 1e-6  # if a row has less weight on ordinary tokens, all keys are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Blur:
-    """One query: a row per head, and their average."""
+    """One query's rows of weights: one per head, and their average."""
 
     query: str
     keys: tuple[str, ...]
@@ -45,12 +45,12 @@ class Blur:
 
     @property
     def single(self) -> Row:
-        """The average of the heads' rows: what one head would need to see all of it."""
+        """The average of the heads' rows: the row that one head would need to cover them all."""
         return Row("one row", torch.stack([row.weights for row in self.heads]).mean(0))
 
 
 def compare_heads(trace: Trace, query: int) -> Blur:
-    """The rows of a trace's chosen heads at one query."""
+    """The rows of a trace's chosen heads for one query."""
     labels = trace.labels
     if not 0 <= query < len(labels.queries):
         raise OptionError(
@@ -62,7 +62,7 @@ def compare_heads(trace: Trace, query: int) -> Blur:
 
 
 class Sharpness(NamedTuple):
-    """Means over all real queries of a trace's first sequence."""
+    """Means over all real queries in a trace's first sequence."""
 
     entropy_of_heads: float
     entropy_of_single: float
@@ -71,7 +71,7 @@ class Sharpness(NamedTuple):
 
 
 def sharpness(trace: Trace) -> Sharpness:
-    """Entropy and largest weight of the heads' rows and of their averages, over all queries."""
+    """Mean entropy and largest weight of the heads' rows and of their averages."""
     weights = trace["weights"].values[0, list(trace.heads)].double()
     if trace.is_real is not None:
         weights = weights[:, trace.is_real[0]]
@@ -81,10 +81,10 @@ def sharpness(trace: Trace) -> Sharpness:
 
 
 def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
-    """The textbook's case: three target keys for three heads, and for one softmax.
+    """The textbook example: three heads with one target key each, and one softmax with all three.
 
-    Each head gives its own target `score` and other keys 0; the one softmax gives all three
-    `score`.
+    Each head gives `score` to its own target and 0 to other keys; the single softmax gives `score`
+    to all three targets.
     """
     scores = torch.zeros(3, num_keys, dtype=torch.float64)
     targets = [round(place) for place in torch.linspace(1, num_keys - 2, 3).tolist()]
@@ -102,7 +102,7 @@ class ComparedRows:
 
     keys: tuple[int, ...]  # positions of the compared keys
     weights: Float[Tensor, "head key"]  # each row adds up to one
-    resting: tuple[float, ...]  # share of each head's whole row on the keys that are left out
+    resting: tuple[float, ...]  # share of each head's full row on the omitted keys
 
     @property
     def gap(self) -> float:
@@ -111,7 +111,7 @@ class ComparedRows:
 
 
 def compare_rows(weights: Float[Tensor, "head key"], is_rest: Bool[Tensor, " key"]) -> ComparedRows:
-    """The rows rescaled without the keys in `is_rest`, if at least two other keys have weight.
+    """Drop the keys in `is_rest` and rescale the rows, if at least two other keys have weight.
 
     >>> rows = torch.tensor([[0.5, 0.5, 0.0], [0.8, 0.0, 0.2]])
     >>> compared = compare_rows(rows, torch.tensor([True, False, False]))

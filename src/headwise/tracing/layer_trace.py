@@ -1,7 +1,7 @@
 """The steps of one attention layer, and their comparison with the reference.
 
-In: a MultiHeadAttention and its input, or an AttentionCall of a model. Out: a Trace, or tensors for
-one. Does not import transformers.
+In: a MultiHeadAttention and its input, or an AttentionCall from a model. Out: a Trace, or tensors
+for one. Does not import transformers.
 """
 
 import math
@@ -32,7 +32,7 @@ def trace_layer(
     mask: Tensor | None = None,
     tokens: Sequence[str] | None = None,
 ) -> Trace:
-    """Trace one of our own layers on its input; `tokens` label its positions, one each."""
+    """Trace a `MultiHeadAttention` on its input `x`; `tokens` has one label per position."""
     x = x[None] if x.dim() == 2 else x
     dtype = layer.Wq.weight.dtype
     if x.dim() != 3 or x.shape[-1] != layer.d_model or not x.numel() or x.dtype != dtype:
@@ -65,7 +65,7 @@ def trace_layer(
         num_kv_heads=layer.num_kv_heads,
         formulas=formulas(rules, layer.d_key),
         difference=float((output - reference).abs().max()),
-        compared="small matrices for each head and large ones for all",
+        compared="small matrices per head and large ones for all heads",
     )
 
 
@@ -88,18 +88,18 @@ def steps_of_call(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -
 
 
 def formulas(rules: Rules, d_key: int) -> dict[str, str]:
-    """Formulas of the steps that depend on a layer's rules."""
+    """Formulas for the steps that depend on a layer's rules."""
     usual = 1 / math.sqrt(d_key)
     scale = usual if rules.scale is None else rules.scale
     root = f", which is 1 / sqrt({d_key})" if math.isclose(scale, usual) else ""
     special = {"scaled": f"scores x {scale:.4g}{root}{', then capped' if rules.softcap else ''}"}
     mask, has_bias = rules.mask, rules.slopes is not None or rules.distance_bias is not None
     if mask is not None and mask.is_floating_point():
-        has_bias |= bool(((mask != 0) & (mask > LOWEST)).any())  # more than -inf for hidden keys
+        has_bias |= bool(((mask != 0) & (mask > LOWEST)).any())  # not only -inf, which hides keys
     if has_bias:
         special["masked"] = "scaled + bias, -inf where a query may not look"
     if rules.sinks is not None:
-        special["weights"] = "softmax of each row and a sink, so that rows sum to less than 1"
+        special["weights"] = "softmax of each row and a sink, so rows sum to less than 1"
     return special
 
 

@@ -1,4 +1,4 @@
-"""Maps: the weights of some heads, with labels, by word, without special tokens or the sink."""
+"""Maps: labelled weights of some heads, optionally by word or without special tokens or sink."""
 
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -14,7 +14,7 @@ from headwise.reading.words import NO_WORD, merge_pieces
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Weights of some heads with their labels."""
+    """Attention weights of some heads, with labels."""
 
     weights: Float[Tensor, "heads query key"]
     heads: tuple[str, ...]
@@ -25,12 +25,12 @@ class Maps:
         return replace(self, weights=self.weights[:count], heads=self.heads[:count])
 
     def by_word(self) -> "Maps":
-        """Maps with the pieces of each word merged, and without special tokens."""
+        """Maps with the pieces of each word merged, without special tokens."""
         labels = self.labels
         if not labels.word_of or not labels.is_self:
             raise OptionError(
-                "words are known only of a text that a tokenizer has read, where queries and keys "
-                "are the same tokens"
+                "words are unknown: merging pieces needs a text read by a tokenizer, and the same "
+                "tokens as queries and keys; show tokens instead"
             )
         words = [""] * (max(labels.word_of) + 1)
         for token, word in zip(labels.keys, labels.word_of, strict=True):

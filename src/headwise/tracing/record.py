@@ -1,6 +1,6 @@
 """Trace: every step of one layer's attention, and what each head adds to the output.
 
-In: named tensors. Out: shapes in words, sums that are checked, shares of heads before and after Wo.
+In: named tensors. Out: named shapes, checks of sums, and each head's shares before and after Wo.
 The tensors come from layer_trace.py and trace.py; headwise.views.trace shows them.
 """
 
@@ -24,7 +24,7 @@ STEPS = {
     "Wk": ("kv_heads d_model d_key", "each head's own columns of the key projection"),
     "Wv": ("kv_heads d_model d_value", "each head's own columns of the value projection"),
     "queries": ("batch heads query d_key", "Q = X Wq (bias, norm, rotation if any)"),
-    "keys": ("batch kv_heads key d_key", "K = X Wk, the same"),
+    "keys": ("batch kv_heads key d_key", "K = X Wk (bias, norm, rotation if any)"),
     "values": ("batch kv_heads key d_value", "V = X Wv (bias if any)"),
     "scores": ("batch heads query key", "Q K^T"),
     "scaled": ("batch heads query key", "scores x scale"),
@@ -37,7 +37,7 @@ STEPS = {
     "output": ("batch query d_model", "concat Wo + bias"),
 }
 """Axes and formula of every step, in order."""
-MOST_NUMBERS = 1 << 16  # steps with more values have none in JSON, unless they are named
+MOST_NUMBERS = 1 << 16  # JSON omits the values of larger steps, unless they are requested
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class TraceStep:
 
     @property
     def shape(self) -> str:
-        """The shape in words: `[heads 4, query 16, key 16]`."""
+        """The shape with axis names, such as `[heads 4, query 16, key 16]`."""
         parts = (f"{axis} {size}" for axis, size in zip(self.axes, self.values.shape, strict=True))
         return f"[{', '.join(parts)}]"
 
@@ -63,23 +63,23 @@ class Trace:
     title: str
     steps: dict[str, TraceStep]
     heads: tuple[int, ...]
-    """The chosen heads; every step has values of all heads."""
+    """The chosen heads; every step contains the values of all heads."""
     kv_head_of: tuple[int, ...]
-    """Number of the KV head that each head reads."""
+    """Index of the KV head that each head reads."""
     labels: Labels
-    """Labels of the first sequence, which maps show."""
+    """Token labels of the first sequence, the one that maps show."""
     bias: Float[Tensor, " d_model"] | None = None
     rounding: float = 0.0
     """Machine epsilon of the layer's dtype, to which mixed values and output are rounded."""
     notes: tuple[str, ...] = ()
     difference: float | None = None
-    """Largest difference between the layer's output and one computed head by head."""
+    """Largest difference between the layer's output and the output computed head by head."""
     compared: str = ""
-    """The two computations behind `difference`."""
+    """Description of the two computations that `difference` compares."""
     is_real: Bool[Tensor, "batch query"] | None = None
     """True for real queries, False for padding; None if all are real."""
     prefix: str = field(default="L0", repr=False)
-    """Start of the heads' names: L2, encoder.L2."""
+    """Prefix of the heads' names, such as L2 or encoder.L2."""
 
     @classmethod
     def of(  # noqa: PLR0913 - one parameter per fact about the layer
@@ -95,9 +95,9 @@ class Trace:
         formulas: Mapping[str, str],
         **facts: Any,
     ) -> "Trace":
-        """A trace of a layer's steps; concat, Wo and each head's contribution are added here.
+        """Build a trace from a layer's steps, adding concat, Wo and each head's contribution.
 
-        `formulas` replace those of `STEPS`; `facts` are further fields of the trace.
+        `formulas` replace those in `STEPS`; `facts` are further fields of the trace.
         """
         mixed, output = tensors["mixed"], tensors["output"].detach()
         num_heads, dtype = mixed.shape[1], mixed.dtype
@@ -146,7 +146,7 @@ class Trace:
         return len(self.kv_head_of)
 
     def head(self, number: int) -> "Trace":
-        """A copy of this trace with one chosen head."""
+        """A copy of this trace with only head `number` chosen."""
         return replace(self, heads=_check_heads([number], self.num_heads))
 
     def name_of(self, head: int) -> str:
@@ -155,7 +155,7 @@ class Trace:
 
     @property
     def remainder(self) -> float:
-        """Largest difference between the output and the heads' contributions plus the bias."""
+        """Largest difference between the output and the sum of contributions and bias."""
         total = self["contributions"].values.sum(1)
         if self.bias is not None:
             total = total + self.bias
@@ -172,20 +172,20 @@ class Trace:
 
     @property
     def shares_before(self) -> Float[Tensor, "heads concat"]:
-        """Share of each head in each column of the concat: 1 in its own columns, else 0."""
+        """Each head's share of every concat column: 1 in its own columns, 0 elsewhere."""
         concat = self["concat"].values
         width = concat.shape[-1] // self.num_heads
         return torch.eye(self.num_heads, dtype=concat.dtype).repeat_interleave(width, dim=1)
 
     @property
     def shares_after(self) -> Float[Tensor, "heads d_model"]:
-        """Share of each head in each dimension of the output, by the size of what it adds."""
+        """Each head's share of every output dimension, by the size of its contribution."""
         sizes = self.real_contributions.abs().sum(0)
         return sizes / sizes.sum(0).clamp(min=torch.finfo(sizes.dtype).tiny)
 
     @property
     def real_contributions(self) -> Float[Tensor, "query heads d_model"]:
-        """Each head's contribution at every real query of the batch."""
+        """Each head's contribution at every real query in the batch."""
         every = self["contributions"].values.transpose(1, 2)
         return every.flatten(0, 1) if self.is_real is None else every[self.is_real]
 
@@ -219,7 +219,7 @@ class Trace:
             yield f"{self.name_of(head)} {step.name}{served}", values[place], beside, above
 
     def maps(self, *, words: bool = False, special: bool = True, sink: bool = True) -> Maps:
-        """The weights of the chosen heads with labels: by word, without special tokens or sink."""
+        """Labelled weights of the chosen heads; see `Maps` for words, special tokens and sink."""
         weights = self["weights"].values[0, list(self.heads)]
         maps = Maps(weights, tuple(map(self.name_of, self.heads)), self.labels)
         if not sink:
@@ -231,7 +231,7 @@ class Trace:
         return maps
 
     def _select_heads(self, step: TraceStep) -> TraceStep:
-        """The step with only the chosen heads, and for each the keys and values that it reads."""
+        """The step with only the chosen heads; KV steps get the KV head that each of them reads."""
         if self.heads == tuple(range(self.num_heads)):
             return step
         for place, axis in enumerate(step.axes):
@@ -245,14 +245,14 @@ class Trace:
 
     @property
     def large_steps(self) -> list[str]:
-        """Steps with more than `MOST_NUMBERS` values, which JSON includes only by name."""
+        """Names of steps with more than `MOST_NUMBERS` values; JSON omits them unless requested."""
         steps = map(self._select_heads, self.steps.values())
         return [step.name for step in steps if step.values.numel() > MOST_NUMBERS]
 
     def to_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The chosen heads' numbers for JSON.
+        """The trace as JSON values, with only the chosen heads.
 
-        Steps in `names` have all their values; without `names`, `large_steps` have none.
+        Includes the steps in `names`, or if None all steps, but without values of `large_steps`.
         """
         omitted = [] if names else self.large_steps
         steps = [
@@ -289,7 +289,7 @@ class Trace:
 
 
 def closing_lines(trace: Trace) -> list[str]:
-    """Sentences on what was checked and how Wo mixes the heads."""
+    """Sentences about the results of the checks and how Wo mixes the heads."""
     bias = " and the bias of Wo" if trace.bias is not None else ""
     verdict = "add up to" if trace.adds_up else "do NOT add up to"
     lines = [
@@ -302,16 +302,16 @@ def closing_lines(trace: Trace) -> list[str]:
         )
     before, after = segregation(trace.shares_before), segregation(trace.shares_after)
     lines.append(
-        f"Segregation (1: each column is one head's, 0: all heads alike): concat {before:.2f}, "
-        f"output {after:.2f}."
+        "Segregation (1: each column belongs to one head, 0: all heads share it equally): "
+        f"concat {before:.2f}, output {after:.2f}."
     )
     return [*lines, *trace.notes]
 
 
 def segregation(shares: Float[Tensor, "heads column"]) -> float:
-    """How far each column belongs to a single head, 0 (all heads alike) to 1 (one head each).
+    """How exclusively each column belongs to one head, from 0 (equal shares) to 1 (one head only).
 
-    One minus the entropy of the heads' shares over its largest value, averaged over the columns.
+    One minus the normalised entropy of the heads' shares, averaged over the columns.
     """
     if len(shares) == 1:
         return 1.0
@@ -320,7 +320,7 @@ def segregation(shares: Float[Tensor, "heads column"]) -> float:
 
 
 def _check_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...]:
-    """The heads, each once, or all for None; raises OptionError for numbers out of range."""
+    """`heads` without duplicates, or all if None; raise OptionError if a number is out of range."""
     if heads is None:
         return tuple(range(num_heads))
     for head in heads:

@@ -1,7 +1,7 @@
-"""trace(): every step of one attention layer, of our own layer or of a model.
+"""trace(): record every step of one attention layer, headwise's own or a model's.
 
-In: a layer and its input, or a model and a text. Out: a Trace. Steps from queries to mixed values
-are computed in layer_trace.py.
+In: a layer and its input, or a model and a text. Out: a Trace. layer_trace.py computes the steps
+from queries to mixed values.
 """
 
 import operator
@@ -43,27 +43,27 @@ def trace(
     tokenizer: Any = None,
     mask: Tensor | None = None,
 ) -> Trace:
-    """Every step of one layer's attention, and what each head adds to the output.
+    """Record every step of one layer's attention, and what each head adds to the output.
 
-    `source` is a `MultiHeadAttention`, and `inputs` its input tensor; or `source` is a transformers
-    model or its name, and `inputs` a text or the model's input tensors by name. `layer` and `stack`
-    choose one of the model's layers, by default the first. `heads` are numbers in that layer, or
-    names such as `"L2H0 L2H3"`, which also choose the layer; by default all.
+    Either `source` is a `MultiHeadAttention` and `inputs` its input tensor, or `source` is a
+    transformers model or its name and `inputs` a text or the model's input tensors by name. `layer`
+    and `stack` choose one of the model's layers (default: the first). `heads` (default: all) are
+    numbers in that layer, or names such as `"L2H0 L2H3"`, which also choose the layer.
     """
     choice = LayerChoice.parse(layer, stack, heads)
     if isinstance(source, MultiHeadAttention):
         if not isinstance(inputs, Tensor):
             raise OptionError(
-                f"inputs is a {type(inputs).__name__}: a layer is traced on a tensor [batch, "
+                f"inputs is a {type(inputs).__name__}: to trace a layer, pass a tensor [batch, "
                 "position, d_model]"
             )
         if choice.layer != 0 or choice.stack is not None:
             raise OptionError(
                 f"layer is {choice.layer} and stack {choice.stack!r}: they choose a model's layer, "
-                "but this is one layer; leave both out"
+                "but source is a single layer; omit both"
             )
         if tokenizer is not None:
-            raise OptionError("tokenizer is set: one layer reads no text; leave tokenizer out")
+            raise OptionError("tokenizer is set: a single layer reads no text; omit tokenizer")
         return trace_layer(source, inputs, heads=choice.heads, mask=mask)
     if mask is not None:
         raise OptionError("mask is set: a model makes its own; pass attention_mask in inputs")
@@ -77,14 +77,14 @@ class LayerChoice:
     """A layer of a model and some of its heads."""
 
     layer: int = 0
-    stack: str | None = None  # None for the first stack that computes
+    stack: str | None = None  # None for the first stack that runs
     heads: tuple[int, ...] | None = None  # None for all heads
 
     @classmethod
     def parse(
         cls, layer: int | None = None, stack: str | None = None, heads: Any = None
     ) -> "LayerChoice":
-        """The choice that these options make: names of heads also choose the layer.
+        """Parse a choice of layer and heads; names of heads also choose the layer.
 
         >>> LayerChoice.parse(heads="L2H0 L2H3")
         LayerChoice(layer=2, stack=None, heads=(0, 3))
@@ -98,7 +98,7 @@ class LayerChoice:
         layers = sorted({head.layer_name for head in named})
         if len(layers) > 1:
             raise OptionError(
-                f"heads is {heads!r}, of layers {', '.join(layers)}: a trace shows one layer",
+                f"heads is {heads!r}, in layers {', '.join(layers)}: choose heads in one layer",
                 option="heads",
             )
         first = named[0]
@@ -111,7 +111,7 @@ class LayerChoice:
 
 
 def _head_numbers(heads: Any) -> tuple[int, ...] | None:
-    """Heads as numbers: one, several, or a text such as "0,3"; None if they are names."""
+    """Head numbers from one number, several, or a text such as "0,3"; None if `heads` are names."""
     if isinstance(heads, str):
         if "L" in heads:
             return None
@@ -153,11 +153,11 @@ def _trace_model(
     with in_evaluation(model), record(modules) as recorded, watch(model, keep):
         forward_batch(model, batch.inputs)
     if not calls:
-        raise ModelError(f"{site.name} did not compute: pass the inputs that this stack reads")
+        raise ModelError(f"{site.name} did not run: pass the inputs that its stack reads")
     call = calls[0]
     if call.output_weight is None:
         raise ModelError(
-            f"{site.name} cannot be traced: the input of its output projection does not match the "
+            f"{site.name} cannot be traced: the input to its output projection does not match the "
             "outputs of its heads"
         )
     attention, projected = (
@@ -171,7 +171,7 @@ def _trace_model(
         tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
         num_kv_heads, special = call.keys.shape[1], formulas(call.rules, call.keys.shape[-1])
         checks["difference"] = compare_with_reference(call, output, bias)
-        checks["compared"] = "the layer as it ran and head by head in plain steps"
+        checks["compared"] = "the layer as it ran and a reference computed head by head"
     else:
         dtype = at_least_float32(call.mixed)
         tensors |= {"weights": call.weights().to(dtype), "mixed": call.mixed.to(dtype)}
@@ -211,7 +211,7 @@ def _read_inputs(
 def _choose_site(
     model: nn.Module, sites: Sequence[Site], batch: Batch, choice: LayerChoice
 ) -> Site:
-    """The site of the chosen layer; without a stack, in the first stack that computes."""
+    """The site of the chosen layer, by default in the first stack that runs."""
     from headwise.watching.watch import watch
 
     stacks = list(dict.fromkeys(site.stack for site in sites))
@@ -222,13 +222,13 @@ def _choose_site(
             forward_batch(model, batch.inputs)
         stack = next((name for name in stacks if name in computing), stack)
     if stack not in stacks:
-        names = "one, without a name" if stacks == [""] else ", ".join(stacks)
-        raise OptionError(f"stack is {stack!r}: the model's stacks are {names}", option="stack")
+        names = "one stack, without a name" if stacks == [""] else f"stacks {', '.join(stacks)}"
+        raise OptionError(f"stack is {stack!r}: the model has {names}", option="stack")
     for site in sites:
         if (site.stack, site.layer) == (stack, choice.layer):
             return site
     last = max(site.layer for site in sites if site.stack == stack)
-    name = f" of {stack}" if stack else ""
+    name = f" in {stack}" if stack else ""
     raise OptionError(
         f"layer is {choice.layer}: the model has layers 0..{last}{name}", option="layer"
     )
