@@ -83,7 +83,7 @@ def test_prune_writes_a_model_with_its_proof(
         "headwise: choosing heads: silencing heads one by one",
         "headwise: measuring the curve",
         "headwise: refitting layers",
-        "headwise: measuring the smaller model, and writing it",
+        "headwise: measuring and writing the smaller model",
     ]
     for words in ("6 heads cut", "removed", "perplexity", "every head silent", "elbow"):
         assert words in ran.out, ran.out
@@ -154,7 +154,7 @@ def test_share_may_be_written_in_percent(headwise: Runner, folder: Path, text: P
         (("--dry-run",), "amount to cut is not set"),
         (
             ("--dry-run", "--cut", 3, "--keep", 0.5),
-            "cut and keep are set: give one",
+            "cut and keep are set: give exactly one",
         ),
         (("--dry-run", "--max-loss", "much"), "--max-loss is 'much': give a share such as 1%"),
         (("--dry-run", "--keep", "most"), "--keep is 'most': give a share such as 60% or 0.6"),

@@ -1,7 +1,7 @@
-"""Evaluation: a model on examples under an objective.
+"""Evaluation: a model's mean loss on examples, under an objective.
 
-In: a model, and texts or batches. Out: its mean loss with a standard error, as it is or with some
-heads silenced, and the heads that the model has.
+In: a model, and texts or batches. Out: the mean loss with a standard error, with all heads active
+or with some silenced, and the model's heads.
 """
 
 import math
@@ -32,13 +32,13 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LENGTH = 256
-"""Longest window of text in tokens: shorter windows make more examples."""
+"""Maximum length of a window of text in tokens: shorter windows give more examples."""
 ROOM = 100_000_000
-"""Numbers that the output for one pass may have: 400 MB in float32."""
+"""Maximum number of values in the output of one forward pass: 400 MB in float32."""
 
 
 class Estimate(NamedTuple):
-    """A mean over examples, and its standard error."""
+    """A mean over examples and its standard error."""
 
     value: float
     error: float
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A model in eval mode, an objective and samples."""
+    """A model in eval mode, with the objective and the samples to measure it on."""
 
     model: nn.Module
     objective: Objective
@@ -62,20 +62,20 @@ class Evaluation:
         *,
         has_losses: bool = True,
     ) -> "Evaluation":
-        """An evaluation on batches of the model's inputs; labels may change the objective.
+        """An evaluation on batches of model inputs; if they have labels, the objective may change.
 
-        This model is the reference of objectives that compare with one. Without `has_losses` the
-        samples get no reference, which is enough for refitting.
+        `model` also computes the reference output for objectives that compare with one. If
+        `has_losses` is False, the samples get no reference; refitting does not need one.
         """
         if not batches:
-            raise OptionError("there is nothing to measure on: give at least one batch")
+            raise OptionError("there are no batches to measure on: pass at least one")
         if "labels" in batches[0]:
             unlabelled, objective = objective, objective.on_labels()
             is_pair = has_decoder(getattr(model, "config", None))
             if objective is not unlabelled and is_pair and "decoder_input_ids" not in batches[0]:
                 raise OptionError(
-                    f"the batches of {type(model).__name__} have labels but no decoder_input_ids: "
-                    "add them, because the model has an encoder and a decoder"
+                    f"the batches for {type(model).__name__} have labels but no decoder_input_ids: "
+                    "add decoder_input_ids, because the model has an encoder and a decoder"
                 )
         model.eval()
         samples = [objective.prepare(inputs, number) for number, inputs in enumerate(batches)]
@@ -96,14 +96,14 @@ class Evaluation:
         seed: int = 0,
         has_losses: bool = True,
     ) -> "Evaluation":
-        """An evaluation on texts: on single sentences or on windows, as the objective needs."""
+        """An evaluation on texts, split into sentences or windows as the objective requires."""
         model, objective, tokenizer = scored.model, scored.objective, scored.tokenizer
         if tokenizer is None:
-            raise OptionError(f"{scored.name} has no tokenizer: give batches of its inputs instead")
+            raise OptionError(f"{scored.name} has no tokenizer: pass batches of its inputs instead")
         texts = list(texts)
         if objective.reads_sentences:
             texts = list(split_sentences(texts)) or texts
-        random.Random(seed).shuffle(texts)  # so that max_tokens takes text of many documents
+        random.Random(seed).shuffle(texts)  # so that the first max_tokens come from many documents
         reader = Reader(tokenizer, model.config, length=LENGTH)
         room = max_batch_tokens(model, objective)
         batches = []
@@ -117,7 +117,7 @@ class Evaluation:
 
     @cached_property
     def counts(self) -> HeadCounts:
-        """Heads and KV heads of every layer that the samples run through."""
+        """Number of heads and KV heads in every layer that the samples run through."""
         return count_heads(self.model, self.samples[0].inputs)
 
     @cached_property
@@ -136,17 +136,17 @@ class Evaluation:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens without padding; of examples if the model reads no tokens."""
+        """Number of tokens, excluding padding, or of examples if the model reads no tokens."""
         return sum(sample.num_tokens for sample in self.samples)
 
     def describe_size(self) -> str:
-        """Number of tokens, or of examples if the model reads no tokens, as text."""
+        """`num_tokens` as text with its unit: tokens, or examples if the model reads no tokens."""
         reads_tokens = self.samples[0].is_token is not None
         return format_count(self.num_tokens, "token" if reads_tokens else "example")
 
     @torch.no_grad()
     def losses(self) -> Losses:
-        """The loss of every example, by the model as it is now."""
+        """The loss on every example, with the model in its current state."""
         losses = [
             self.objective.losses(self.objective.output(self.model, sample.inputs), sample)
             for sample in self.samples
@@ -157,13 +157,13 @@ class Evaluation:
         )
 
     def loss(self, silenced: Sequence[HeadId] = ()) -> Estimate:
-        """The mean loss with the heads `silenced`."""
+        """The mean loss while the heads in `silenced` are silenced."""
         with silence(self.model, silenced) if silenced else nullcontext():
             losses = self.losses()
         return estimate_ratio(losses.sums, losses.weights)
 
     def finite_loss(self, name: str) -> Estimate:
-        """The mean loss of the model called `name`; raises OptionError if it is not finite."""
+        """The mean loss; raises OptionError, with the model's `name`, if it is not finite."""
         loss = self.loss()
         if not math.isfinite(loss.value):
             raise OptionError(
@@ -173,16 +173,16 @@ class Evaluation:
         return loss
 
     def with_model(self, model: nn.Module) -> "Evaluation":
-        """Another model on the same samples, compared with the same reference."""
+        """This evaluation for another model, with the same samples and the same reference."""
         return replace(self, model=model)
 
 
 def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
-    """Sum of losses over sum of weights, and its standard error over examples; inf for one."""
+    """Sum of losses over sum of weights, with its standard error: infinite for one example."""
     total = float(weights.sum())
     if total == 0:
         raise OptionError(
-            "the examples have nothing to predict: give longer texts, or some labels other than "
+            "the examples contain nothing to predict: pass longer texts, or labels other than "
             f"{NO_LABEL}"
         )
     value, count = float(sums.sum()) / total, len(sums)
@@ -193,7 +193,7 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
 
 
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
-    """The user's documents, checked; Python's manual if `texts` is None."""
+    """The user's checked documents, or Python's manual if `texts` is None."""
     documents = as_documents(texts)
     return manual_texts() if documents is None else documents
 
@@ -201,9 +201,9 @@ def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
 def choose_batches(
     model: nn.Module, batches: Iterable[Mapping[str, Tensor]], texts: object = None
 ) -> list[Inputs]:
-    """The user's batches as a list, if the model can be called with them and `texts` is None."""
+    """The user's batches as a list; raises if `texts` is also set or an input name is unknown."""
     if texts is not None:
-        raise OptionError("texts and batches are both given: give one of them to measure on")
+        raise OptionError("texts and batches are both given: pass only one of them")
     checked = as_batches(batches)
     for batch in checked:
         check_input_names(model, batch)
@@ -211,7 +211,7 @@ def choose_batches(
 
 
 def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
-    """Number of tokens in a batch whose output fits in ROOM."""
+    """Maximum number of tokens in a batch, to limit its output to ROOM values; at least LENGTH."""
     config: Any = model.config
     vocabulary = getattr(config.get_text_config(), "vocab_size", 1)
     return max(LENGTH, ROOM // vocabulary if objective.reads_logits else ROOM)
@@ -219,7 +219,7 @@ def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
 
 @torch.no_grad()
 def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
-    """Heads and KV heads of every layer that runs when the model reads one example."""
+    """Number of heads and KV heads in every layer that runs when the model reads one example."""
     first = {name: value[:1] for name, value in inputs.items()}
     counts: dict[str, tuple[int, int]] = {}
 
@@ -228,7 +228,7 @@ def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
         counts[call.site.layer_name] = (call.num_heads, kv_heads)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the memory of weights, which are dropped at once
+        warnings.simplefilter("ignore")  # about memory for weights, which are discarded at once
         with watch(model, count):
             forward_batch(model, first)
     names = [site.layer_name for site in find_sites(model)]

@@ -1,7 +1,7 @@
 """Objectives: next token, masked token, labels, divergence, embedding, and a user's own loss.
 
 In: a model's output on a prepared batch. Out: the loss of every example, in nats unless the class
-says otherwise. `Objective` says what the methods mean.
+says otherwise. `Objective` documents the methods.
 """
 
 import math
@@ -24,7 +24,7 @@ MASKED_SHARE = 0.15
 
 
 def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
-    """The model's logits; raises ModelError if it has none."""
+    """The model's logits; raises ModelError if it returns none."""
     logits = getattr(forward(model, inputs), "logits", None)
     if not isinstance(logits, Tensor):
         raise ModelError(f"{type(model).__name__} returns no logits: measure its embedding instead")
@@ -46,14 +46,14 @@ class LogitLoss(Objective):
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Logits: one row per example, or one per position."""
         logits = read_logits(model, inputs)
-        if logits.shape[-1] == 1:  # its softmax is always 1, so no head would matter
+        if logits.shape[-1] == 1:  # softmax of one logit is 1: no head would matter
             raise ModelError(
                 f"{type(model).__name__} predicts one number, not classes: pass your own objective"
             )
         return logits
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """Summed over the targets of each example; NO_LABEL does not count."""
+        """The loss of each example, summed over its targets except NO_LABEL."""
         assert sample.targets is not None
         _check_labels(output, sample.targets)
         rows = upcast_to_float32(output.flatten(0, -2))
@@ -64,14 +64,14 @@ class LogitLoss(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """Log-probability of labels drawn from the model's own prediction: Fisher's information.
+        """Log-probability of labels drawn from the model's own prediction, for Fisher information.
 
-        Summed over the counted rows of each example.
+        Summed over the rows that count in each example.
         """
         logs = upcast_to_float32(output).log_softmax(-1)
         with torch.no_grad():
             noise = torch.rand(logs.shape, generator=random).to(logs)
-            labels = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
+            labels = (logs - (-noise.log()).log()).argmax(-1)  # samples by the Gumbel-max trick
         picked = logs.gather(-1, labels[..., None])[..., 0] * self._is_counted(output, sample)
         return picked.view(len(picked), -1).sum(1)
 
@@ -84,8 +84,9 @@ def _check_labels(logits: Tensor, labels: Tensor) -> None:
     *rows, classes = logits.shape
     if list(labels.shape) != rows:
         raise OptionError(
-            f"the labels are {list(labels.shape)}, but the model predicts {classes} classes for "
-            f"each of {rows}: give one label for each, or pass your own objective"
+            f"the labels have shape {list(labels.shape)}, but the model's predictions have shape "
+            f"{rows}, each over {classes} classes: pass one label per prediction, or your own "
+            "objective"
         )
     wrong = labels[(labels != NO_LABEL) & ((labels < 0) | (labels >= classes))]
     if len(wrong):
@@ -101,11 +102,11 @@ class TokenLoss(LogitLoss):
     unit = "perplexity"
 
     def budget(self, base: float, max_loss: float) -> float:
-        """The loss at which perplexity has grown by the share `max_loss`."""
+        """The loss at which perplexity is higher by the fraction `max_loss`."""
         return base + math.log1p(max_loss)
 
     def describe_budget(self, max_loss: float) -> str:
-        """`max_loss` as a share of perplexity."""
+        """`max_loss` as a percentage of perplexity."""
         return f"{100 * max_loss:g}% of perplexity"
 
 
@@ -115,7 +116,7 @@ class NextToken(TokenLoss):
     name = "next-token loss"
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
-        """Targets are the labels, or else the tokens, moved one position to the left."""
+        """Shift the labels, or the tokens if there are none, left by one to get the targets."""
         words = inputs["labels"] if "labels" in inputs else _token_ids(inputs)
         targets = torch.full_like(words, NO_LABEL)
         targets[:, :-1] = words[:, 1:]
@@ -131,7 +132,7 @@ class MaskedToken(TokenLoss):
     """Mask some tokens and predict them from all others."""
 
     mask_id: int | None
-    """None if the tokenizer has no mask token: then batches need labels."""
+    """None if the tokenizer has no mask token; batches then need labels."""
     special_ids: frozenset[int] = frozenset()
     name: ClassVar[str] = "masked-token loss"
 
@@ -158,7 +159,7 @@ class MaskedToken(TokenLoss):
 
 @dataclass(frozen=True)
 class Embedding(Objective):
-    """One minus the cosine between a text's embedding and the uncut model's."""
+    """One minus the cosine between the model's embedding of a text and the uncut model's."""
 
     pooling: str = "mean"
     name: ClassVar[str] = "cosine distance of embeddings"
@@ -168,7 +169,7 @@ class Embedding(Objective):
     reads_sentences: ClassVar[bool] = True
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
-        """The embedding, of length 1."""
+        """The embedding, scaled to length 1."""
         states = getattr(forward(model, inputs), "last_hidden_state", None)
         if not isinstance(states, Tensor):
             raise ModelError(
@@ -184,7 +185,7 @@ class Embedding(Objective):
         return functional.normalize((states * shares).sum(1), dim=-1)
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """The distance of each example."""
+        """The cosine distance for each example."""
         assert sample.reference is not None
         distance = 1 - (output * sample.reference).sum(-1)
         return Losses(distance, torch.ones_like(distance))
@@ -192,12 +193,12 @@ class Embedding(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """A random projection: for unit vectors the distance is half the squared difference."""
+        """A random projection: the loss is half the squared difference of two unit vectors."""
         signs = torch.randint(0, 2, output.shape, generator=random).to(output) * 2 - 1
         return (output * signs).sum(-1)
 
     def describe_budget(self, max_loss: float) -> str:
-        """`max_loss` as a difference of cosines."""
+        """`max_loss` as a difference in cosine."""
         return f"{max_loss:g} of cosine"
 
 
@@ -209,11 +210,11 @@ class Divergence(LogitLoss):
     needs_reference = True
 
     def on_labels(self) -> Objective:
-        """Labels say what a prediction should be, so they replace the comparison."""
+        """`LabelLoss`: with labels, no comparison with the uncut model is needed."""
         return LabelLoss()
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """Summed over an example's rows of logits."""
+        """The divergence of each example, summed over its rows of logits except padding."""
         assert sample.reference is not None
         logs, reference_logs = (
             upcast_to_float32(logits).log_softmax(-1) for logits in (output, sample.reference)
@@ -253,26 +254,26 @@ class LabelLoss(LogitLoss):
 
 @dataclass(frozen=True)
 class CustomLoss(Objective):
-    """A user's function from model and inputs to one loss per example."""
+    """A user's own function, which maps a model and its inputs to one loss per example."""
 
     function: Callable[[nn.Module, Inputs], Tensor]
     name: ClassVar[str] = "custom loss"
     unit: ClassVar[str] = name
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """The losses themselves."""
+        """The function's losses; raises OptionError unless there is one per example."""
         losses = self.function(model, inputs)
         batch = len(next(iter(inputs.values())))
         if not isinstance(losses, Tensor) or losses.shape != (batch,):
             kind = list(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise OptionError(
                 f"the loss function returned {kind}: it must return one loss for each of the "
-                f"{batch} examples of a batch"
+                f"{batch} examples in the batch"
             )
         return losses
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """The function's results."""
+        """The losses in `output`, each with weight 1."""
         return Losses(upcast_to_float32(output), torch.ones_like(output, dtype=torch.float))
 
     def draw(
@@ -282,9 +283,9 @@ class CustomLoss(Objective):
         return upcast_to_float32(output) * 0
 
     def budget(self, base: float, max_loss: float) -> float:
-        """The loss that has grown by the share `max_loss`."""
+        """`base` increased by the fraction `max_loss` of its absolute value."""
         return base + abs(base) * max_loss
 
     def describe_budget(self, max_loss: float) -> str:
-        """`max_loss` as a share of the loss."""
+        """`max_loss` as a percentage of the loss."""
         return f"{100 * max_loss:g}% of the loss"

@@ -1,8 +1,8 @@
-"""Objective: the loss by which a model's heads are judged, and the words for it.
+"""Objective: the loss by which a model's heads are judged, and how to report it.
 
 In: a model's output on a batch. Out: the loss of every example, random scalars whose gradients
-measure the curvature of that loss, and the loss in the unit that people read. The objectives
-themselves are in `losses.py`; `scored_model.py` picks one for a model.
+measure the curvature of that loss, and the loss in a readable unit. The objectives themselves are
+in `losses.py`; `scored_model.py` picks one for a model.
 """
 
 import math
@@ -23,7 +23,7 @@ class Sample:
 
     inputs: Inputs
     targets: Int[Tensor, "*batch"] | None = None
-    """Token or label to predict, per position if the model predicts positions; else NO_LABEL."""
+    """Token or label to predict for each example or position; NO_LABEL if there is none."""
     reference: Tensor | None = None
     """Output of the uncut model, for objectives that compare with it."""
 
@@ -32,13 +32,13 @@ class Sample:
 
     @property
     def is_real(self) -> Tensor | None:
-        """True at tokens, False at padding; None if the inputs have no mask."""
+        """True for tokens, False for padding; None if the inputs have no mask."""
         mask = self.inputs.get("decoder_attention_mask", self.inputs.get("attention_mask"))
         return None if mask is None else mask.bool()
 
     @property
     def is_token(self) -> Tensor | None:
-        """`is_real`, or all True for ids without a mask; None if the model reads no tokens."""
+        """`is_real`, or all True if there is no mask; None if the model reads no tokens."""
         ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
         if self.is_real is not None or ids is None:
             return self.is_real
@@ -46,11 +46,11 @@ class Sample:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens without padding; of examples if the model reads no tokens."""
+        """Number of tokens, excluding padding, or of examples if the model reads no tokens."""
         return len(self) if self.is_token is None else int(self.is_token.sum())
 
     def repeated(self, copies: int) -> "Sample":
-        """The batch `copies` times, one after the other."""
+        """The whole batch repeated `copies` times."""
         return Sample(
             {name: torch.cat([value] * copies) for name, value in self.inputs.items()},
             None if self.targets is None else torch.cat([self.targets] * copies),
@@ -60,36 +60,36 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """The summed loss of each example, and the number of terms in each sum."""
+    """The summed loss of each example and the number of terms in each sum."""
 
     sums: Float[Tensor, " batch"]
     weights: Float[Tensor, " batch"]
 
 
 class Objective(ABC):
-    """A loss of a model's output, per example."""
+    """A per-example loss computed from a model's output."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
-    """Unit of `quality`: perplexity, cosine, or the loss by its name."""
+    """Unit of `quality`: perplexity, cosine, or the name of the loss itself."""
     needs_reference: ClassVar[bool] = False
-    """Whether examples are compared with the uncut model's output."""
+    """Whether the model's output is compared with the uncut model's."""
     reads_logits: ClassVar[bool] = True
-    """Whether the model computes logits for it, which need much memory."""
+    """Whether the loss needs logits, which take a lot of memory."""
     reads_sentences: ClassVar[bool] = False
-    """Whether an example is one sentence; else it is a window of text."""
+    """Whether an example is one sentence rather than a window of text."""
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
         """The batch with its targets; `number` is its index among the batches."""
         return Sample(inputs)
 
     def on_labels(self) -> "Objective":
-        """The objective for batches that have labels."""
+        """The objective to use for batches with labels."""
         return self
 
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """The part of the model's output that is measured."""
+        """The part of the model's output that the loss is computed from."""
 
     @abstractmethod
     def losses(self, output: Tensor, sample: Sample) -> Losses:
@@ -106,25 +106,25 @@ class Objective(ABC):
         """
 
     def quality(self, loss: float) -> float:
-        """A mean loss in the objective's `unit`."""
+        """A mean loss converted to the objective's `unit`."""
         return loss_in_unit(loss, self.unit)
 
     def budget(self, base: float, max_loss: float) -> float:
-        """The largest loss that `max_loss` allows a model whose uncut loss is `base`."""
+        """The largest loss that `max_loss` allows if the uncut model's loss is `base`."""
         return base + max_loss
 
     def describe_budget(self, max_loss: float) -> str:
-        """`max_loss` with its unit."""
+        """`max_loss` as text with its unit."""
         return f"{max_loss:g} nats"
 
 
 def loss_in_unit(loss: float, unit: str) -> float:
-    """A mean loss as perplexity or cosine; as it is in any other unit."""
+    """A mean loss converted to perplexity or cosine; unchanged for any other unit."""
     if unit == "perplexity":
-        return math.exp(min(loss, 700.0))  # exp(710) is more than a float can hold
+        return math.exp(min(loss, 700.0))  # exp(710) overflows a float
     return 1 - loss if unit == "cosine" else loss
 
 
 def upcast_to_float32(values: Tensor) -> Tensor:
-    """float64 as it is, any other dtype as float32."""
+    """`values` as float32, or unchanged if they are float64."""
     return values if values.dtype == torch.float64 else values.float()

@@ -1,8 +1,8 @@
 """ScoredModel: a model with its objective, the loss that it is measured by.
 
-In: a model, and the user's objective or none. Out: both. Without an objective: next-token loss for
-causal models, masked-token loss for masked ones, distance of the pooled embedding for embedding
-models, divergence of the logits for all others.
+In: a model, and optionally the user's objective. Out: both. The default objective is next-token
+loss for causal models, masked-token loss for masked ones, distance between pooled embeddings for
+embedding models, and divergence of the logits for all others.
 """
 
 import json
@@ -23,9 +23,9 @@ from headwise.objectives.objective import Objective
 from headwise.reading.batch import Inputs, has_decoder
 
 POOLING_FILE = "1_Pooling/config.json"
-"""The file in which a sentence-transformers model says how it pools."""
+"""The file that contains the pooling mode of a sentence-transformers model."""
 POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
-"""Supported poolings, by the names that versions of sentence-transformers have for them."""
+"""Supported pooling modes, by the names that versions of sentence-transformers use."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def open_scored_model(
     *,
     options: LoadOptions | None = None,
 ) -> ScoredModel:
-    """Load a model with its output layer, and choose its objective."""
+    """Load a model with its output layer and choose its objective."""
     loaded = open_model(source, tokenizer, options=options or LoadOptions(keeps_head=True))
     return ScoredModel(**vars(loaded) | {"objective": objective_for(loaded, objective)})
 
@@ -50,7 +50,7 @@ def open_scored_model(
 def objective_for(
     loaded: LoadedModel, objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None
 ) -> Objective:
-    """The user's objective, or the one that the model's class stands for."""
+    """The user's objective, or the default for the model's class."""
     if isinstance(objective, Objective):
         return objective
     if objective is not None:
@@ -66,13 +66,13 @@ def objective_for(
         return Divergence()
     if loaded.folder and loaded.is_from_hub and not (loaded.folder / POOLING_FILE).is_file():
         warn_user(
-            f"mean pooling is assumed for {loaded.name}: the cache has no {POOLING_FILE} to say so"
+            f"mean pooling is assumed for {loaded.name}, because the cache has no {POOLING_FILE}"
         )
     return Embedding(pooling_in(loaded.folder))
 
 
 def pooling_in(folder: Path | None) -> str:
-    """How a sentence-transformers model pools: `cls` or `mean`."""
+    """Pooling mode of the sentence-transformers model in `folder`: `cls` or `mean`."""
     file = None if folder is None else folder / POOLING_FILE
     if file is None or not file.is_file():
         return "mean"

@@ -1,7 +1,7 @@
-"""Prune: choose heads on some text, cut them, refit what is left, and measure it on other text.
+"""Prune: choose heads on some text, cut them, refit the rest, measure the result on other text.
 
-In: a model, the amount to cut, and text. Out: a smaller model, the plan of the cut, the curve of
-other cuts, and a record of what was measured. The model that was passed in does not change.
+In: a model, the amount to cut, and text. Out: a smaller model, the cut plan, a curve of other
+cuts, and a record of all measurements. The original model does not change.
 """
 
 import copy
@@ -58,12 +58,12 @@ from headwise.reading.reader import token_limit
 from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
-"""Batch sizes to time, as far as their outputs fit in memory."""
+"""Batch sizes to time, reduced if their outputs would not fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """A smaller model, and everything that is known about it."""
+    """A smaller model with its cut plan, measurements and exported files."""
 
     model: nn.Module
     plan: CutPlan
@@ -75,13 +75,13 @@ class Pruned:
         return f"Pruned({self.plan.model!r}, {format_count(len(self.plan), 'head')} cut)"
 
     def to_json(self) -> str:
-        """The record and the plan as one JSON text."""
+        """The record and the plan in one JSON document."""
         return json.dumps(
             json.loads(self.record.to_json()) | {"plan": json.loads(self.plan.to_json())}
         )
 
 
-def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
+def prune(  # noqa: PLR0913 - one keyword per way to set the amount
     source: Source,
     out: str | Path | None = None,
     *,
@@ -98,12 +98,12 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
     force: bool = False,
     progress: Progress = no_progress,
 ) -> Pruned:
-    """Cut the heads that the model needs least; with `out`, write a directory that loads.
+    """Cut the heads that the model needs least; if `out` is set, write the smaller model there.
 
-    Say how much to cut with one of `heads` ("L0H1 L2H3" or a plan), `cut` (number of heads), `keep`
-    (share of heads to keep) and `max_loss` (0.01: the largest cut that costs at most 1% of
-    perplexity or of a loss of your own, 0.01 of cosine, 0.01 nats of other losses). Heads are
-    measured on `texts`, or on `batches` of the model's inputs, which may have labels.
+    Set the amount with exactly one of `heads` ("L0H1 L2H3" or a plan), `cut` (number of heads),
+    `keep` (share of heads to keep) and `max_loss` (0.01 makes the largest cut that costs at most 1%
+    of perplexity or of a custom loss, 0.01 of cosine, or 0.01 nats of any other loss). Heads are
+    measured on `texts`, or on `batches` of model inputs, which may include labels.
 
     pruned = headwise.prune("minilm", "smaller", keep=0.6)
     """
@@ -113,12 +113,12 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
         check_destination(folder, force=force)
     if with_onnx:
         if folder is None:
-            raise OptionError("with_onnx needs a directory to write to: give out")
+            raise OptionError("with_onnx is True, but out is not set: pass a directory to write to")
         check_onnx_packages()
     scored = open_scored_model(source, tokenizer, objective)
     if folder is not None:
         check_exportable(scored.model)
-        sentence_modules(scored.folder)  # raises if they are broken
+        sentence_modules(scored.folder)  # raises if modules.json is broken
     with in_evaluation(scored.model):
         setup = prepare_setup(
             scored, settings or PruneSettings(), texts=texts, batches=batches, progress=progress
@@ -141,7 +141,7 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
 def _export(
     setup: PruneSetup, pruned: Pruned, folder: Path, *, with_onnx: bool, force: bool
 ) -> Pruned:
-    """Write the model with its files; it stays there if `model.onnx` then cannot be written."""
+    """Write the model and its files, which stay even if `model.onnx` then cannot be written."""
     plan, record, curve = pruned.plan, pruned.record, pruned.curve
     files = {
         "README.md": figures_section(record),
@@ -164,20 +164,20 @@ def _export(
         try:
             difference = export_onnx(pruned.model, exported.path / "model.onnx", setup.inputs)
         except HeadwiseError as error:
-            raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
+            raise type(error)(f"{error}; the smaller model itself is saved in {folder}") from error
         record = replace(record, onnx_difference=difference)
         record.write(exported.path)
         exported = replace(exported, files=file_sizes(exported.path))
     return replace(pruned, record=record, export=exported)
 
 
-# Which heads to cut.
+# Choosing the heads to cut.
 
 
 def _choose_heads(
     setup: PruneSetup, amount: Amount, plan: CutPlan | None = None
 ) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
-    """The heads to cut, the curve of other cuts, and the cut model if it exists already."""
+    """The plan of heads to cut, the curve of other cuts, and the cut model if already built."""
     search, settings = setup.search, setup.settings
     cuttable = sum(len(unit) for unit in search.cuttable)
     count = amount.head_count(len(search.heads), cuttable)
@@ -191,7 +191,7 @@ def _choose_heads(
     setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
     if plan is not None and not settings.draws_curve:
         return plan, None, None
-    most = None  # a curve and a loss need the order of all units
+    most = None  # a curve and max_loss need the order of all units
     if count is not None and not settings.draws_curve:
         most = count // min(len(unit) for unit in search.units)
     order = order_units(settings.method, search, count=most)
@@ -206,11 +206,11 @@ def _choose_heads(
         units, result = largest_within(setup, order.units, amount.max_loss, step=step)
     else:
         units = _units_within(order.units, count or 0, step)
-    if count and not units:  # layers have units of different sizes
+    if count and not units:  # possible if units differ in size between layers
         first = sum(len(unit) for unit in order.units[:step])
         raise OptionError(
-            f"cannot cut {format_count(count, 'head')}: {settings.method} starts with {first} at "
-            f"once; ask for at least {first}, or name heads"
+            f"cannot cut {format_count(count, 'head')}: the first cut by {settings.method} "
+            f"removes {first}; ask for at least {first}, or name the heads"
         )
     return _plan_of_order(setup, order, units), curve, result
 
@@ -226,7 +226,7 @@ def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
 
 
 def _units_within(units: Sequence[Unit], count: int, step: int) -> int:
-    """How many of the first units have at most `count` heads, in multiples of `step`."""
+    """Number of leading units, a multiple of `step`, that have at most `count` heads in total."""
     heads = list(accumulate(len(unit) for unit in units))
     fitting = bisect_right(heads, count)
     return fitting - fitting % step
@@ -247,11 +247,11 @@ def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
 
 
 def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
-    """One line: how many heads will be cut, on which text; `count` is None if a loss decides."""
+    """One line on how many heads are cut and on which text; `count` is None for `max_loss`."""
     search, total = setup.search, len(setup.search.heads)
     if count is None:
         budget = setup.objective.describe_budget(amount.max_loss or 0.0)
-        line = f"cutting as many of {total} heads as cost at most {budget}"
+        line = f"cutting as many of {total} heads as possible at a cost of at most {budget}"
     else:
         sizes = {len(unit) for unit in search.units}
         layers = len(search.units_by_layer) if search.is_uniform else 1
@@ -267,28 +267,28 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
     return f"{line}: {', '.join(uses)}"
 
 
-# The cut model.
+# Cutting and refitting.
 
 
 @dataclass(frozen=True, eq=False)
 class RefittedCut:
-    """A cut model, and its losses on held-out text."""
+    """A cut model and its losses on held-out text."""
 
     model: nn.Module
     surgery: Surgery
     unrefitted: Estimate
     loss: Estimate
-    """Of the model as it is: refitted, unless there was no refit or it did not help."""
+    """Loss of `model`, which is refitted unless there was no refit or it did not help."""
     fits: tuple[LayerFit, ...] = ()
     is_dropped: bool = False
-    """Whether a refit did not help and was undone."""
+    """Whether a refit was undone because it did not help."""
 
 
 def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
-    """A copy of the model without these heads, its output projections refitted if that helps.
+    """A copy of the model without `heads`, with output projections refitted if that helps.
 
-    A refit must lower the loss twice: on the text that the ridge was chosen on, and on the held-out
-    text. With little text to fit on, the first alone does not promise the second.
+    A refit is kept only if it lowers the loss both on the text used to choose the ridge and on the
+    held-out text. With little text to fit on, the first does not guarantee the second.
     """
     uncut = setup.scored.model
     model = copy.deepcopy(uncut)
@@ -317,10 +317,10 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
 def largest_within(
     setup: PruneSetup, units: Sequence[Unit], max_loss: float, *, step: int = 1
 ) -> tuple[int, RefittedCut]:
-    """How many of the first units can be cut within `max_loss` on held-out text, and that cut.
+    """Number of leading units that can be cut within `max_loss` on held-out text, and that cut.
 
-    The amount is thus chosen on the text whose figures are reported. Raises OptionError if not even
-    the first `step` units can be cut.
+    The amount is thus chosen on the same text that the reported figures come from. Raises
+    OptionError if not even the first `step` units can be cut.
     """
     base = setup.held_out.loss().value
     budget = setup.objective.budget(base, max_loss)
@@ -338,13 +338,13 @@ def largest_within(
     if best is None:
         raise OptionError(
             f"max_loss is {setup.objective.describe_budget(max_loss)}, but the smallest cut adds "
-            f"{least:.3g} to a loss of {base:.3g}: allow more, or give cut or keep",
+            f"{least:.3g} to a loss of {base:.3g}: raise max_loss, or use cut or keep",
             option="max_loss",
         )
     return low * step, best
 
 
-# What became of it.
+# Measuring the result.
 
 
 def _measure_result(
@@ -374,7 +374,7 @@ def _measure_result(
 def _measure_quality(
     setup: PruneSetup, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> Quality:
-    """Scores on held-out text: uncut, cut, refitted, cut at random, and without attention."""
+    """Scores on held-out text: uncut, cut, refitted, cut at random, and with no head active."""
 
     def score(loss: Estimate) -> Score:
         return Score(loss.value, loss.error, setup.objective.quality(loss.value))
@@ -395,7 +395,7 @@ def _measure_quality(
 
 
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
-    """Time both models side by side; empty for models that read more than tokens."""
+    """Time both models side by side; empty if timing is off or models read more than tokens."""
     if not setup.settings.times_speed:
         return ()
     uncut = setup.scored.model

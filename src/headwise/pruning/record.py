@@ -1,7 +1,7 @@
 """PruneRecord: everything that `prune` measured.
 
-In: the results of one prune. Out: `prune.json` and back; the model card, the terminal's tables and
-the report read this record.
+In: the results of one `prune` call. Out: `prune.json`, and the record read back from it. The model
+card, the tables in the terminal and the report are made from this record.
 """
 
 import json
@@ -21,33 +21,33 @@ from headwise.pruning.settings import Amount, PruneSettings
 
 FILE = "prune.json"
 OWN_TEXT = "given"
-"""`TextUse.source` of texts and batches that the user gave."""
+"""`TextUse.source` for texts and batches passed by the user."""
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The uncut model."""
+    """Facts about the uncut model."""
 
     name: str
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Path or id, revision, digest, class and dtype, as far as they are known."""
+    """Path or id, revision, digest, class and dtype, if known."""
 
 
 @dataclass(frozen=True)
 class TextPart:
-    """Text or batches that were used for one purpose."""
+    """Text or batches used for one step."""
 
     examples: int
     tokens: int
     size: str
-    """Tokens, or examples if the model reads no tokens, in words."""
+    """Number of tokens, or of examples if the model reads no tokens, as text."""
     sha256: str
-    """Digest of the model's inputs."""
+    """Digest of the inputs to the model."""
 
 
 @dataclass(frozen=True)
 class TextUse:
-    """The text that each decision and each figure rests on."""
+    """The text used for each decision and each figure."""
 
     source: str
     """`given`, or the name of the built-in text."""
@@ -59,9 +59,9 @@ class TextUse:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean loss with its standard error, and the loss in the objective's unit.
+    """A mean loss with its standard error, and its value in the objective's unit.
 
-    NaN for numbers that JSON cannot hold, once the record was read from a file.
+    In a record read from a file, numbers that JSON cannot represent are NaN.
     """
 
     loss: float
@@ -71,22 +71,22 @@ class Score:
 
 @dataclass(frozen=True)
 class Quality:
-    """Scores on text that no head was chosen on and nothing was fitted on."""
+    """Scores on held-out text, which was not used to choose heads or to fit anything."""
 
     objective: str
     unit: str
     uncut: Score
     cut: Score
-    """Before the refit."""
+    """Score before the refit."""
     random_mean: Score
     random: tuple[Score, ...] = ()
-    """Cuts of as many heads at random, without a refit."""
+    """Scores after cutting the same number of random heads, without a refit."""
     refitted: Score | None = None
-    """None if there was no refit, or if it did not help."""
+    """Score after the refit; None if there was no refit or it did not help."""
     floor: Score | None = None
-    """Every head silent; None if no curve was measured."""
+    """Score with every head silent; None if no curve was measured."""
     refit_dropped: bool = False
-    """Whether a refit did not help and was undone."""
+    """Whether a refit was undone because it did not help."""
 
     @property
     def final(self) -> Score:
@@ -96,7 +96,7 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class PruneRecord:
-    """Record of a prune: the settings, the heads cut, and the sizes, scores and speed measured."""
+    """Record of a `prune` call: settings, heads cut, and the sizes, scores and speed measured."""
 
     amount: Amount
     model: ModelFacts
@@ -110,13 +110,13 @@ class PruneRecord:
     refit: tuple[LayerFit, ...] = ()
     speed: tuple[Speed, ...] = ()
     cut_against_silenced: float | None = None
-    """Largest difference between the cut model's outputs and those with the heads silenced."""
+    """Largest difference in output between the cut model and the uncut one with heads silenced."""
     onnx_difference: float | None = None
-    """Largest difference of the ONNX model's outputs; None if none was exported."""
+    """Largest difference in output between the ONNX and the torch model; None if not exported."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The record as JSON; None for numbers that are not finite."""
+        """The record as JSON; numbers that are not finite become null."""
         values = asdict(self) | {
             "amount": self.amount.to_dict(),
             "heads_cut": " ".join(map(str, self.heads_cut)),
@@ -138,11 +138,11 @@ class PruneRecord:
         try:
             return cls.from_json(read_text(file))
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise OptionError(f"{file} is not a record of a cut: {error!r}") from error
+            raise OptionError(f"{file} is not a pruning record: {error!r}") from error
 
     @classmethod
     def from_json(cls, text: str) -> "PruneRecord":
-        """The record that `to_json` wrote; raises ValueError, TypeError or LookupError if not."""
+        """Parse JSON from `to_json`; raises ValueError, TypeError or LookupError if invalid."""
         values = json.loads(text)
         quality = values["quality"]
         scores = {

@@ -1,4 +1,4 @@
-"""Settings: how much to cut from a model, how heads are chosen, and on how much text."""
+"""Settings: how much to cut from a model, how to choose heads, and how much text to use."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -10,14 +10,14 @@ from headwise.formats import format_count, join_words
 from headwise.pruning.selection.methods import BEST, METHODS
 
 POLICIES = {
-    "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
-    "even": "the same number of query heads of every KV head: the cache stays",
+    "groups": "whole KV heads with all query heads that they serve: the cache shrinks",
+    "even": "the same number of query heads from every KV head: the cache keeps its size",
 }
-"""How to cut heads that share keys and values."""
+"""Ways to cut heads that share keys and values."""
 REFITS = ("full", "wide", "bias", "none")
 LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
-"""Smallest settings. A window is 2 tokens and the special ones around it, hardly ever more than 14;
-the ridge is chosen on a quarter of `fit_tokens`."""
+"""Smallest allowed values. A window needs 2 tokens plus special tokens, rarely more than 14; the
+ridge is chosen on a quarter as many tokens as `fit_tokens`."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class PruneSettings:
     """Whether every layer loses the same number of heads."""
     refit: str = "full"
     choose_tokens: int = 4096
-    """Tokens of text to choose heads on."""
+    """Number of tokens to choose heads on."""
     fit_tokens: int = 16384
-    """Tokens of text to refit output projections on; a quarter more chooses the ridge."""
+    """Number of tokens to refit output projections on; 25% more are used to choose the ridge."""
     held_tokens: int = 4096
-    """Tokens of text to report figures on. No head is chosen and nothing fitted there; but it
-    decides whether a refit stays, and with `max_loss` how many heads are cut."""
+    """Number of held-out tokens to report figures on. They are not used to choose heads or to fit,
+    but they decide whether a refit is kept and, with `max_loss`, how many heads are cut."""
     seed: int = 0
     draws_curve: bool = True
     times_speed: bool = True
@@ -54,20 +54,20 @@ class PruneSettings:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much to cut, said in one of four ways."""
+    """How much to cut, set in one of four ways."""
 
     heads: str | None = None
     cut: int | None = None
     keep: float | None = None
     """Share of heads to keep, 0 to 1."""
     max_loss: float | None = None
-    """Largest loss to accept, in the objective's terms: see `Objective.budget`."""
+    """Largest increase in the loss to accept, as `Objective.budget` interprets it."""
 
     def __post_init__(self) -> None:
         ways = list(self.to_dict())
         if len(ways) != 1:
             problem = f"{join_words(ways)} are set" if ways else "the amount to cut is not set"
-            raise OptionError(f"{problem}: give one of heads, cut, keep and max_loss")
+            raise OptionError(f"{problem}: give exactly one of heads, cut, keep and max_loss")
         if self.cut is not None:
             object.__setattr__(self, "cut", whole_number("cut", self.cut, least=0))
         for name, example in (("keep", "0.6"), ("max_loss", "0.01")):
@@ -84,11 +84,11 @@ class Amount:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The way that is set, by its name."""
+        """The one field that is set, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def head_count(self, total: int, cuttable: int) -> int | None:
-        """Number of heads to cut at most; None if heads are named or a loss decides it."""
+        """Maximum number of heads to cut; None if `heads` or `max_loss` decides it."""
         if self.cut is not None:
             count = self.cut
         elif self.keep is not None:

@@ -1,7 +1,7 @@
-"""Setup of a prune: the uncut model, the text for each step, and the search for heads to cut.
+"""PruneSetup: the uncut model, the text for each step, and the search for heads to cut.
 
-In: a loaded model and texts or batches. Out: `PruneSetup`. Its evaluations share no paragraph,
-except that heads are chosen and projections refitted on the same text.
+In: a loaded model and texts or batches. Out: `PruneSetup`. No two evaluations in it share a
+paragraph, except that heads are chosen and projections refitted on the same text.
 """
 
 import hashlib
@@ -29,23 +29,23 @@ from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2
-"""Share of the text for refitting on which the ridge is chosen."""
+"""Share of the refitting text that is set aside to choose the ridge on."""
 CHECKED = 4
-"""Examples on which a cut model is compared with the silenced one."""
+"""Number of examples on which a cut model is compared with the silenced one."""
 FEWEST_BATCHES = 3
 
 
 @dataclass(frozen=True, eq=False)
 class PruneSetup:
-    """An uncut model, its evaluation on the text for each step, and what else cutting it needs."""
+    """An uncut model, its evaluation on the text for each step, and everything else a cut needs."""
 
     scored: ScoredModel
     choose: Evaluation
     fit: Evaluation
     ridge: Evaluation
-    """On text to choose the ridge on, and whether to keep the refit."""
+    """Evaluation on text used to choose the ridge and to decide whether to keep the refit."""
     held_out: Evaluation
-    """On text to report figures on."""
+    """Evaluation on text that figures are reported on."""
     search: CutSearch
     settings: PruneSettings
     source: str = OWN_TEXT
@@ -54,12 +54,12 @@ class PruneSetup:
 
     @property
     def objective(self) -> Objective:
-        """The objective that heads are judged by: the scored's, or one that reads labels."""
+        """The objective that heads are judged by: the scored model's, or one that reads labels."""
         return self.held_out.objective
 
     @property
     def counts(self) -> HeadCounts:
-        """Heads and KV heads of the uncut model by layer."""
+        """Number of heads and KV heads in each layer of the uncut model."""
         return self.choose.counts
 
     @property
@@ -92,16 +92,16 @@ def prepare_setup(
     batches: Iterable[Inputs] | None = None,
     progress: Progress = no_progress,
 ) -> PruneSetup:
-    """Check that the model can be pruned, and split `texts` by document, or `batches`, by step.
+    """Check that the model can be pruned and divide `texts`, or `batches`, among the steps.
 
-    Reads Python's manual if both are None.
+    Texts are split by document. Python's manual is used if both arguments are None.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
     check_variant(scored.model, settings.refit)
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(
             f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
-            "the same heads of all layers with headwise.cut"
+            "the same heads in all layers with headwise.cut"
         )
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
@@ -124,8 +124,8 @@ def _split_texts(
         fit, ridge = split_documents(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
     except OptionError as error:
         raise OptionError(
-            "the text has 2 paragraphs: give at least 3, separated by blank lines, to fit on, to "
-            "choose a ridge on, and to measure on"
+            "the text has 2 paragraphs: give at least 3, separated by blank lines, for fitting, "
+            "choosing a ridge and measuring"
         ) from error
     evaluate = partial(Evaluation.of_texts, scored)
     return (
@@ -140,8 +140,8 @@ def _split_batches(scored: ScoredModel, batches: Sequence[Inputs]) -> tuple[Eval
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
-            f"the number of batches is {len(batches)}: give at least {FEWEST_BATCHES}, to fit on, "
-            "to choose a ridge on, and to measure on"
+            f"the number of batches is {len(batches)}: give at least {FEWEST_BATCHES}, for "
+            "fitting, choosing a ridge and measuring"
         )
     rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
     fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
@@ -171,11 +171,11 @@ def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progr
         return search
     if all(num_heads == num_kv_heads for num_heads, num_kv_heads in counts.values()):
         raise OptionError(
-            "policy is 'even', which leaves nothing to cut: every KV head serves one head; choose "
-            "groups",
+            "policy is 'even', but every KV head serves only one head, so there is nothing to cut: "
+            "choose groups",
             option="policy",
         )
-    advice = "choose the policy groups, because even uses gradients"
+    advice = "choose policy groups, because policy even needs gradients"
     scores = gradients(evaluation, draws=search.draws, advice=advice, progress=report)
     units = one_of_each_group(heads, counts, scores.expected.tolist())
     return replace(search, units=units, is_nested=True)

@@ -1,10 +1,10 @@
-"""Stages of importance and pruning, as progress reports name them."""
+"""Names of the stages of importance and pruning in progress reports."""
 
 from enum import StrEnum
 
 
 class PruneStage(StrEnum):
-    """A part of the work that takes long enough to report its steps."""
+    """A stage that takes long enough to report its steps."""
 
     GRADIENTS = "backward passes"
     ABLATION = "silencing heads one by one"
@@ -13,4 +13,4 @@ class PruneStage(StrEnum):
     CURVE = "measuring the curve"
     REFIT = "refitting layers"
     RESULT = "measuring the smaller model"
-    RESULT_AND_FILES = "measuring the smaller model, and writing it"
+    RESULT_AND_FILES = "measuring and writing the smaller model"

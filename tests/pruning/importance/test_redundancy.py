@@ -169,7 +169,7 @@ def test_the_group_with_the_largest_hidden_cost_comes_first() -> None:
     assert found[0].cost_together == pytest.approx(3.3)
     assert found[0].correlation == 0.9
     assert str(found[1]) == (
-        "L0H0 L0H1: effects correlate by 0.60 or more, outputs have a CKA of 1.00 or more; "
-        "cutting all costs 1.6000, but the single costs add up to 1.0000"
+        "L0H0 L0H1: effects correlate at 0.60 or more, outputs have a CKA of 1.00 or more; "
+        "cutting all costs 1.6000, but the separate costs add up to 1.0000"
     )
     assert isinstance(found[0], RedundantHeads)

@@ -1,8 +1,9 @@
 """Ablation: the loss that silencing heads adds, measured exactly.
 
-In: an evaluation and units of heads. Out: for each unit the added loss with a standard error over
-examples, heads replaced by zeros or by their mean output. Layers below the silenced one are not
-computed again, and several units of a layer share one pass, each on its own copy of the batch.
+In: an evaluation and units of heads. Out: for each unit, the loss added by replacing its heads'
+outputs with zeros or with their means, and its standard error over examples. Layers before the
+silenced one are not computed again, and several units of one layer share a forward pass, each with
+its own copy of the batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from headwise.watching.gates import MeanOutputs, gate
 from headwise.watching.hooks import record
 
 MOST_TOKENS = 8192
-"""Tokens in all copies of a batch: more in one pass is no faster."""
+"""Maximum number of tokens in all copies of a batch: a larger pass is no faster."""
 Unit = tuple[HeadId, ...]
 """Heads of one layer that are silenced or cut together."""
 
@@ -35,7 +36,7 @@ def ablate(
     means: MeanOutputs | None = None,
     progress: Progress = no_progress,
 ) -> list[Estimate]:
-    """Loss that each unit adds when it is silent, in the unit of the evaluation's mean loss."""
+    """Loss that silencing each unit adds to the evaluation's mean loss."""
     objective = evaluation.objective
     blocks = {block.name: block for block in find_blocks(evaluation.model)}
     modules = {name: block.module for name, block in blocks.items()}
@@ -47,7 +48,7 @@ def ablate(
         losses = objective.losses(output, sample)
         base = losses.sums.double().cpu()
         recorded = [(blocks[call.name], call.result) for call in calls]
-        if len(calls) != len(blocks):  # one ran twice or not at all: skip none
+        if len(calls) != len(blocks):  # a block ran twice or not at all: replay none
             recorded = []
         states = [call.output for call in calls] or sample.inputs.values()
         tokens = max(state.shape[:2].numel() for state in states)  # inputs may be images
@@ -66,7 +67,7 @@ def ablate(
 
 
 def _units_per_pass(units: Sequence[Unit], most: int) -> Iterator[list[int]]:
-    """Indices of up to `most` units of one layer at a time."""
+    """Yield the indices of up to `most` units at a time, all in the same layer."""
     by_layer: dict[str, list[int]] = {}
     for index, unit in enumerate(units):
         by_layer.setdefault(unit[0].layer_name, []).append(index)
@@ -82,9 +83,9 @@ def _outputs_without(
     recorded: Iterable[tuple[Block, Any]],
     means: MeanOutputs | None,
 ) -> Float[Tensor, "copies ..."]:
-    """Outputs for one copy of a batch per unit, with that unit silenced.
+    """Outputs for one copy of the batch per unit, each with its unit silenced.
 
-    The recorded blocks below the units' layer are not computed again.
+    Recorded blocks before the units' layer are not computed again.
     """
     layer, batch = units[0][0].layer_name, len(repeated) // len(units)
     gates = torch.ones(len(units), batch, evaluation.counts[layer][0])

@@ -1,8 +1,8 @@
 """Gradients: scores of all heads at once, from backward passes.
 
-In: an evaluation. Out: Michel's score and Fisher information of every head, and the interaction of
-every two heads. Each example has its own gates, so one backward pass gives the gradient of every
-example's loss by every head's gate.
+In: an evaluation. Out: Michel's score and Fisher information for every head, and the interaction
+of every pair of heads. Each example has its own gates, so one backward pass yields the gradient of
+every example's loss with respect to every head's gate.
 """
 
 import math
@@ -23,9 +23,9 @@ from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import gate
 
 DRAWS = 8
-"""Random projections of each example's output: at 400 examples the order of heads is settled."""
+"""Number of random projections per example: with 400 examples, enough to rank the heads."""
 FLAT = 1e-3
-"""Gradients of a loss at its minimum are rounding errors: at most this share of the drawn ones."""
+"""Largest ratio of loss gradients to random scalars' gradients for a loss at its minimum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +34,17 @@ class Gradients:
 
     heads: tuple[HeadId, ...]
     michel: Float[Tensor, " heads"]
-    """Mean of |dL/dg|, g being the head's gate: Michel et al. 2019, arxiv.org/abs/1905.10650."""
+    """Mean of |dL/dg|, where g is the head's gate: Michel et al. 2019, arxiv.org/abs/1905.10650."""
     michel_error: Float[Tensor, " heads"]
     fisher: Float[Tensor, " heads"]
     """Mean of (dL/dg)^2."""
     fisher_error: Float[Tensor, " heads"]
     interaction: Float[Tensor, "heads heads"]
-    """G = E[J^T J], J being the output's derivative by the gates: a change d of the gates adds
-    `d^T G d / 2` to the loss."""
+    """G = E[J^T J], where J is the Jacobian of the output with respect to the gates: a change d in
+    the gates adds `d^T G d / 2` to the loss."""
     expected_error: Float[Tensor, " heads"]
     pull: Float[Tensor, " heads"]
-    """E[dL/dg]: slope of the loss by each gate; 0 for a model that is compared with itself."""
+    """E[dL/dg], the slope of the loss in each gate; 0 for a model that is compared with itself."""
 
     @property
     def expected(self) -> Float[Tensor, " heads"]:
@@ -52,7 +52,7 @@ class Gradients:
         return self.interaction.diagonal() / 2 - self.pull
 
     def expected_cost(self, indices: Sequence[int]) -> float:
-        """Loss that silencing these heads together is expected to add."""
+        """Loss that silencing the heads at `indices` together is expected to add."""
         index = list(indices)
         part = self.interaction[index][:, index]
         return float(part.sum() / 2 - self.pull[index].sum())
@@ -68,16 +68,16 @@ def gradients(
 ) -> Gradients:
     """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
 
-    A model that is compared with itself is at the loss's minimum, where the gradient is 0: Michel's
-    score and Fisher information then rest on the random scalars instead of the loss. The error for
-    an objective without gradients ends with `advice`.
+    A model that is compared with itself is at the minimum of the loss, where the gradient is 0.
+    Michel's score and Fisher information are then computed from the random scalars instead. The
+    error message for an objective without gradients ends with `advice`.
     """
     heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
     interaction = torch.zeros(len(heads), len(heads), dtype=torch.float64)
     pull = torch.zeros(len(heads), dtype=torch.float64)
     weights, expected = list[Tensor](), list[Tensor]()
-    scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel's and Fisher's
+    scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel, then Fisher
     with _without_weight_gradients(evaluation.model):
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
@@ -113,13 +113,13 @@ def _per_example(
 ) -> tuple[
     Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
 ]:
-    """Gradients by gate of each example's loss and of its random scalars, and its weight."""
+    """Gradients, per gate, of each example's loss and random scalars, and the examples' weights."""
     objective, gates = evaluation.objective, _open_gates(evaluation, sample)
 
     def by_gate(scalar: Tensor) -> Tensor:
         parts = torch.autograd.grad(
             scalar, list(gates.values()), retain_graph=True, materialize_grads=True
-        )  # 0 by the gates of a stack that the loss does not depend on
+        )  # 0 for the gates of a stack that the loss does not depend on
         return torch.cat(parts, 1).double()
 
     with torch.enable_grad(), gate(evaluation.model, gates):
@@ -144,7 +144,7 @@ def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:
 
 
 def has_gradients(evaluation: Evaluation) -> bool:
-    """Whether the objective has gradients by heads; a user's own function may have none."""
+    """Whether the objective has gradients with respect to heads; a user's own may have none."""
     model, sample = evaluation.model, evaluation.samples[0]
     gates = _open_gates(evaluation, sample)
     with torch.enable_grad(), _without_weight_gradients(model), gate(model, gates):
@@ -160,7 +160,7 @@ def _standard_error(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " h
 
 @contextmanager
 def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
-    """Stop weights from requiring gradients, which halves the memory of a backward pass."""
+    """Turn off gradients of the weights, which halves the memory that a backward pass needs."""
     trainable = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in trainable:
         weight.requires_grad_(False)
@@ -172,7 +172,7 @@ def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def divide_by_layer_norm(scores: Tensor, heads: Sequence[HeadId]) -> Tensor:
-    """Scores divided by the L2 norm of their layer's, as Michel et al. do before ranking."""
+    """Each score divided by the L2 norm of its layer's scores, as in Michel et al."""
     scaled = torch.empty_like(scores)
     for layer in {head.layer_name for head in heads}:
         rows = [index for index, head in enumerate(heads) if head.layer_name == layer]

@@ -1,9 +1,9 @@
-"""Importance: what every head is worth on some text, by several measures side by side.
+"""Importance: how much a model needs each head on some text, by several measures.
 
-In: a model and text. Out: `Importance`: exact ablation (zero and mean), Michel's score, Fisher
+In: a model and text. Out: `Importance`, with exact ablation (zero and mean), Michel's score, Fisher
 information and the loss expected from the heads' interaction, each with a standard error; the
-interaction itself; groups of heads that can replace each other; and the cost of leaving one head
-per layer. It writes and reads its own folder.
+interaction itself; groups of heads that can replace each other; and the cost of leaving only one
+head in each layer. `Importance` writes and reads its own folder.
 """
 
 import json
@@ -51,17 +51,17 @@ class Importance:
 
     table: HeadTable
     interaction: pd.DataFrame
-    """G, heads by name: half of its sum over some heads, minus the slope of the loss by their
-    gates, is the loss expected from cutting them."""
+    """G, indexed by head name. The loss expected from cutting some heads is half the sum of G over
+    their rows and columns, minus the slopes of the loss in their gates."""
     groups: tuple[RedundantHeads, ...]
     layers: pd.DataFrame
-    """For each layer the head that does best alone, and the loss when all others are silent."""
+    """For each layer, the head that does best alone and the loss that silencing the rest adds."""
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
 
     def to_json(self) -> str:
-        """The tables and groups as one JSON text; None for numbers that are not finite."""
+        """The tables and groups in one JSON document; numbers that are not finite become null."""
         return json.dumps(
             {
                 "about": self.table.about,
@@ -72,7 +72,7 @@ class Importance:
         )
 
     def write(self, folder: Path, *, force: bool = False) -> None:
-        """Write the files of `FILES`, each aside and then moved into place."""
+        """Write each of `FILES` under a temporary name, then move it into place."""
         check_importance_folder(folder, force=force)
         make_folder(folder)
         for name in FILES[:2]:
@@ -83,7 +83,7 @@ class Importance:
 
     @classmethod
     def read(cls, folder: Path) -> "Importance":
-        """The importance that `write` put into `folder`."""
+        """The importance that `write` wrote to `folder`."""
         absent = [name for name in FILES[2:] if not (folder / name).is_file()]
         tables = [folder / name for name in FILES[:2] if (folder / name).is_file()]
         if absent or not tables:
@@ -93,12 +93,12 @@ class Importance:
             )
         table = HeadTable.read(tables[0])
         if "zero" not in table.df:
-            raise OptionError(f"{tables[0]} is not a table of importance: it has no column zero")
+            raise OptionError(f"{tables[0]} is not an importance table: it has no column zero")
         file = folder / "interaction.csv"
         try:
             interaction = pd.read_csv(file, index_col=0)
             if not set(map(str, table.heads)) <= {*interaction.index} & {*interaction.columns}:
-                raise ValueError("it does not have every head of the table")
+                raise ValueError("it lacks some of the heads in the table")
             file = folder / "layers.csv"
             layers = pd.read_csv(file, dtype={"shown": str})
             if not set(LAYER_COLUMNS) <= set(layers):
@@ -118,7 +118,7 @@ def _group_rows(groups: Sequence[RedundantHeads]) -> list[dict[str, Any]]:
 
 
 def check_importance_folder(folder: Path, *, force: bool) -> None:
-    """Raise if `folder` is a file, or has one of `FILES` and `force` is False."""
+    """Raise if `folder` is a file, or if it has one of `FILES` and `force` is False."""
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"{folder} is a file: give the name of a folder")
     existing = [name for name in FILES if (folder / name).exists()]
@@ -129,7 +129,7 @@ def check_importance_folder(folder: Path, *, force: bool) -> None:
         )
 
 
-def importance(  # noqa: PLR0913 - all but the first two by keyword
+def importance(  # noqa: PLR0913 - all but the first two are keyword-only
     source: Source,
     texts: str | Sequence[str] | None = None,
     *,
@@ -141,11 +141,11 @@ def importance(  # noqa: PLR0913 - all but the first two by keyword
     max_tokens: int = 4096,
     progress: Progress = no_progress,
 ) -> Importance:
-    """Measure what every head is worth on `texts`, or on `batches` of the model's inputs.
+    """Measure how much the model needs each head on `texts`, or on `batches` of model inputs.
 
-    The model's class decides the objective, unless `objective` is one, or a function from model and
-    inputs to one loss per example. Without texts and batches, Python's own manual is read. With
-    `out`, the tables are also written to that folder; `force` replaces existing ones.
+    `objective` is an objective or a function that maps model and inputs to one loss per example; by
+    default, the model's class decides it. Without texts and batches, Python's own manual is used.
+    If `out` is set, the tables are also written to that folder; `force` replaces existing ones.
     """
     folder = None if out is None else Path(out).expanduser()
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """Partial passes: forward passes that start or end at any block of a model.
 
-In: a model. Out: its blocks, and passes in which the blocks below one return recorded outputs.
-Knows nothing of losses.
+In: a model. Out: its blocks, and passes in which every block before a chosen one returns its
+recorded output. Does not compute losses.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,14 +29,14 @@ class Block:
 
     @property
     def stack(self) -> str:
-        """Path of the list that the block is in: `encoder.layer` for `encoder.layer.3`."""
+        """Path of the list that contains the block: `encoder.layer` for `encoder.layer.3`."""
         return self.name.rpartition(".")[0]
 
 
 def find_blocks(model: nn.Module) -> tuple[Block, ...]:
     """The blocks that contain attention, in the order of the model's modules.
 
-    Empty if a block computes several layers, as in ALBERT: it cannot be skipped for one of them.
+    Empty if a block computes several layers, as in ALBERT: it cannot be skipped for only one.
     """
     sites = find_sites(model)
     if any(site.layer_loop is not None for site in sites):
@@ -49,7 +49,7 @@ def find_blocks(model: nn.Module) -> tuple[Block, ...]:
 
 
 def _block_name(name: str) -> str:
-    """A module's path up to its first number: `encoder.layer.3` of `encoder.layer.3.attention`."""
+    """A module's path up to its first number: `encoder.layer.3` for `encoder.layer.3.attention`."""
     number = NUMBER.search(f".{name}")
     return name if number is None else name[: number.end() - 1]
 
@@ -58,14 +58,14 @@ def _block_name(name: str) -> str:
 def replay_blocks(
     recorded: Iterable[tuple[Block, Any]], *, batch: int = 0, copies: int = 1
 ) -> Iterator[None]:
-    """Let blocks return recorded outputs inside the `with` block; their hooks still run.
+    """Make blocks return their recorded outputs inside the `with` block; their hooks still run.
 
-    Outputs for `batch` examples are repeated `copies` times.
+    Tensors with `batch` examples are repeated `copies` times.
     """
     with ExitStack() as stack:
         for block, output in recorded:
             module: Any = block.module
-            if "forward" in vars(module):  # replaced already, for instance by a cut of all heads
+            if "forward" in vars(module):  # already replaced, for instance by a cut of all heads
                 stack.callback(setattr, module, "forward", module.forward)
             else:
                 stack.callback(delattr, module, "forward")
@@ -82,16 +82,16 @@ def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
 
 
 class StopForward(Exception):
-    """Not an error: ends a pass after the last block that is needed."""
+    """Raised to end a pass after the last block that is needed; not an error."""
 
 
 @torch.no_grad()
 def run_block(
     model: nn.Module, blocks: Sequence[Block], index: int, inputs: Inputs, states: dict[str, Any]
 ) -> Any:
-    """The output of one block, if those before it return `states`; blocks above do not run.
+    """The output of block `index` if earlier blocks return `states`; later blocks do not run.
 
-    `states` has the output of the block that ran last in each stack, by the stack's path.
+    `states` maps the path of each stack to the output of the last block that ran in it.
     """
     output: list[Any] = []
 

@@ -1,7 +1,7 @@
 """Redundancy: heads that can replace each other, with the evidence.
 
-In: an evaluation and the heads' interactions. Out: groups of heads of which any one is cheap to cut
-but all together are not: their effects on the model's output correlate, and their outputs are
+In: an evaluation and the heads' interactions. Out: groups of heads that are cheap to cut one at a
+time, but not all together: their effects on the model's output correlate, and their outputs are
 similar.
 """
 
@@ -21,11 +21,11 @@ from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.watch import watch
 
 LEAST_CORRELATION = 0.3
-"""Smallest correlation of two heads' effects on the output at which they can replace each other."""
+"""Smallest correlation between the output effects of two heads that can replace each other."""
 LEAST_CKA = 0.2
-"""Smallest linear CKA of two heads' outputs at which they can replace each other."""
+"""Smallest linear CKA between the outputs of two heads that can replace each other."""
 FEWEST_ROWS = 4
-"""The unbiased CKA divides by the number of rows minus three."""
+"""Smallest number of rows: the unbiased CKA divides by the number of rows minus three."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,24 @@ class RedundantHeads:
 
     heads: tuple[HeadId, ...]
     correlation: float
-    """Smallest correlation of two linked heads' effects on the model's output."""
+    """Smallest correlation between two linked heads' effects on the model's output."""
     cka: float
-    """Smallest linear CKA of two linked heads' outputs."""
+    """Smallest linear CKA between two linked heads' outputs."""
     cost_apart: float
     """Sum of the losses expected from cutting each head alone."""
     cost_together: float
-    """Loss expected from cutting all of them."""
+    """Loss expected from cutting all the heads together."""
 
     def __str__(self) -> str:
         return (
-            f"{' '.join(map(str, self.heads))}: effects correlate by {self.correlation:.2f} or "
+            f"{' '.join(map(str, self.heads))}: effects correlate at {self.correlation:.2f} or "
             f"more, outputs have a CKA of {self.cka:.2f} or more; cutting all costs "
-            f"{self.cost_together:.4f}, but the single costs add up to {self.cost_apart:.4f}"
+            f"{self.cost_together:.4f}, but the separate costs add up to {self.cost_apart:.4f}"
         )
 
 
 def effect_correlations(interaction: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
-    """Correlation of every two heads' effects on the output, -1 to 1; 0 for a head without one."""
+    """Correlation between every two heads' output effects, -1 to 1; 0 if either has no effect."""
     norms = interaction.diagonal().clamp(min=0).sqrt()
     scale = norms[:, None] * norms
     return torch.where(scale > 0, interaction / scale.clamp(min=torch.finfo(norms.dtype).tiny), 0.0)
@@ -59,7 +59,7 @@ def effect_correlations(interaction: Float[Tensor, "heads heads"]) -> Float[Tens
 
 @torch.no_grad()
 def output_similarity(evaluation: Evaluation) -> Float[Tensor, "heads heads"]:
-    """Linear CKA of every two heads' outputs, on some rows of the first example of each batch."""
+    """Linear CKA between every two heads' outputs, on some rows of each batch's first example."""
     total = torch.zeros(len(evaluation.heads), len(evaluation.heads), dtype=torch.float64)
     for sample in evaluation.samples:
         outputs = _head_outputs(evaluation, sample)
@@ -71,7 +71,7 @@ def output_similarity(evaluation: Evaluation) -> Float[Tensor, "heads heads"]:
 def _head_outputs(
     evaluation: Evaluation, sample: Sample
 ) -> Float[Tensor, "heads row d_value"] | None:
-    """Outputs of every head on the first rows that are not padding; None if a stack has too few."""
+    """Every head's outputs on the first rows that are not padding; None if a stack has too few."""
     by_layer: dict[str, Tensor] = {}
     inputs = {name: value[:1] for name, value in sample.inputs.items()}
 
@@ -97,11 +97,11 @@ def _head_outputs(
 def redundant_groups(
     gradients: Gradients, similarity: Float[Tensor, "heads heads"]
 ) -> tuple[RedundantHeads, ...]:
-    """Groups of heads linked by pairs that are alike in effect and output; costliest first."""
+    """Groups of heads linked by similar effects and outputs; largest extra joint cost first."""
     correlations = effect_correlations(gradients.interaction)
     is_linked = (correlations >= LEAST_CORRELATION) & (similarity >= LEAST_CKA)
     reaches = is_linked.fill_diagonal_(True).float()
-    for _ in range(len(reaches).bit_length()):  # over 2, 4, 8, ... links
+    for _ in range(len(reaches).bit_length()):  # heads within 2, 4, 8, ... links
         reaches = (reaches @ reaches > 0).float()
     groups = []
     for group in dict.fromkeys(tuple(row.nonzero()[:, 0].tolist()) for row in reaches):

@@ -1,8 +1,8 @@
-"""Curve: quality against heads cut, for several methods, between the floor and the uncut model.
+"""Curve: quality against number of heads cut, for several methods.
 
-In: orders of cutting heads, and examples that none of them was chosen on. Out: a point for every
-method and cut. The floor is the model with every head silent: attention does not contribute to that
-score, so judge a cut between the floor and the uncut model.
+In: orders in which to cut heads, and examples that were not used to choose them. Out: a point for
+every method and cut. The floor is the score with every head silent, to which attention does not
+contribute: judge a cut by where it falls between the uncut model and the floor.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from headwise.pruning.stages import PruneStage
 RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""
 POINTS = 8
-"""Number of cuts on a curve, besides none and all."""
+"""Number of cuts on a curve, excluding the empty and the full cut."""
 COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
 RIVALS = ("ablation", "michel")
 """Methods to compare with the chosen one."""
@@ -43,10 +43,10 @@ RIVALS = ("ablation", "michel")
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Losses of every method at every cut, on held-out text."""
+    """The loss of every method at every cut, on held-out text."""
 
     points: pd.DataFrame
-    """Has `COLUMNS`. Rows of `random` are means over orders with their range; `cut` is rounded."""
+    """Has `COLUMNS`. Rows for `random` are means over orders, with a range and a rounded `cut`."""
     uncut: Estimate
     floor: Estimate
     method: str
@@ -56,7 +56,7 @@ class Curve:
 
     @classmethod
     def read(cls, file: Path, method: str, unit: str, total: int) -> "Curve":
-        """The curve in a CSV file that `as_csv` made."""
+        """The curve in a CSV file that `as_csv` produced."""
         try:
             table = pd.read_csv(file)
         except (ValueError, OSError) as error:
@@ -67,7 +67,7 @@ class Curve:
         is_floor = table["method"] == "floor"
         ends = [table[table["cut"] == 0], table[is_floor]]
         if any(rows.empty for rows in ends):
-            raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
+            raise OptionError(f"{file} is not a full curve: it has no uncut model or no floor")
         uncut, floor = (Estimate(*map(float, rows[["loss", "loss_se"]].iloc[0])) for rows in ends)
         return cls(table[~is_floor], uncut, floor, method, unit, total)
 
@@ -84,7 +84,7 @@ class Curve:
         return replace(self, points=pd.concat([self.points, pd.DataFrame([row])]))
 
     def svg(self, title: str) -> str:
-        """The curves as an image."""
+        """The curves as an SVG image."""
         lines = []
         for method, rows in self.points.groupby("method", sort=False):
             is_random = method == "random"

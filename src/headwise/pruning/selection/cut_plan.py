@@ -1,8 +1,8 @@
 """CutPlan: which heads to cut, why, and at what predicted cost.
 
 In: heads, with the reasons and costs of cutting them. Out: text that people can edit, JSON that
-keeps everything, and the heads that a model keeps. Loads no torch: a model is represented by its
-`counts`, the numbers of heads and KV heads in every layer. Heads are cut in `surgery/`.
+contains everything, and the heads that a model keeps. Does not import torch: a model is represented
+by its `counts`, the numbers of heads and KV heads in every layer. Heads are cut in `surgery/`.
 """
 
 import json
@@ -25,7 +25,7 @@ FORMAT = "headwise cut plan 1"
 
 @dataclass(frozen=True, repr=False)
 class CutPlan:
-    """The heads to cut, sorted, each once, with the reason and the expected cost of each.
+    """The heads to cut, sorted and without duplicates, each with its reason and expected cost.
 
     >>> str(CutPlan.parse("L2H3 L0H1"))
     'L0H1 L2H3'
@@ -35,23 +35,23 @@ class CutPlan:
     model: str = ""
     """Name of the model that the heads were chosen in."""
     counts: HeadCounts = field(default_factory=dict, hash=False)
-    """Heads and KV heads of that model by layer; empty if unknown."""
+    """Number of heads and KV heads in each layer of that model; empty if unknown."""
     method: str = ""
     reasons: Mapping[HeadId, str] = field(default_factory=dict, hash=False)
     """The reason for cutting each head, in a few words."""
     costs: Mapping[HeadId, float] = field(default_factory=dict, hash=False)
-    """Predicted increase of the loss for cutting each head."""
+    """Predicted increase in loss from cutting each head."""
     about: dict[str, Any] = field(default_factory=dict, hash=False)
     """How the plan was made, as JSON values: text, seed, versions."""
 
     def __post_init__(self) -> None:
         for layer, (num_heads, num_kv_heads) in self.counts.items():
             if not re.fullmatch(r"(?:.+\.)?L(?:0|[1-9][0-9]*)", layer, re.DOTALL):
-                raise OptionError(f"{layer!r} is not a layer: write L3, or encoder.L3")
+                raise OptionError(f"{layer!r} is not a layer: write L3 or encoder.L3")
             if num_kv_heads < 1 or num_heads < 1 or num_heads % num_kv_heads:
                 raise OptionError(
-                    f"{layer} cannot have {num_heads} heads and {num_kv_heads} KV heads: the first "
-                    "must be a multiple of the second, and neither 0"
+                    f"{layer} cannot have {num_heads} heads and {num_kv_heads} KV heads: both "
+                    "must be positive, and the first a multiple of the second"
                 )
         try:
             about = json.loads(json.dumps(self.about, allow_nan=False))
@@ -81,7 +81,7 @@ class CutPlan:
             self.check(self.counts)
 
     def __str__(self) -> str:
-        """The heads on one line, which `parse` reads."""
+        """The heads on one line, readable by `parse`."""
         return " ".join(map(str, self.heads))
 
     def __repr__(self) -> str:
@@ -93,13 +93,13 @@ class CutPlan:
         return len(self.heads)
 
     def __iter__(self) -> Iterator[HeadId]:
-        """The heads to cut; so `silence` accepts a plan."""
+        """Iterate over the heads to cut, so that `silence` accepts a plan."""
         return iter(self.heads)
 
     def __or__(self, other: "CutPlan") -> "CutPlan":
-        """The heads of both plans; this plan's facts are used where both have them.
+        """The heads of both plans; facts that both have are taken from this plan.
 
-        Raises OptionError if both have counts, but different ones.
+        Raises OptionError if both have counts and the counts differ.
         """
         if self.counts and other.counts:
             _check_shape(self, other.counts, other.model or "the other plan's model")
@@ -114,7 +114,7 @@ class CutPlan:
         )
 
     def __sub__(self, heads: "str | Iterable[str | HeadId]") -> "CutPlan":
-        """This plan without some heads; `heads` may be another plan."""
+        """This plan without `heads`, which may be another plan."""
         excluded = set(parse_heads(heads))
         return replace(
             self,
@@ -132,7 +132,7 @@ class CutPlan:
 
     @classmethod
     def parse(cls, text: str) -> "CutPlan":
-        """A plan of the heads in a text; ignores comments from `#` to the end of the line."""
+        """A plan with the heads in `text`; ignores comments, from `#` to the end of the line."""
         return cls(parse_heads(re.sub(r"#[^\n]*", "", text)))
 
     def text(self) -> str:
@@ -156,7 +156,7 @@ class CutPlan:
 
     @classmethod
     def from_json(cls, text: str) -> "CutPlan":
-        """The plan that `to_json` returned as this text."""
+        """The plan in JSON from `to_json`."""
         return _decode(text, "the text", _from_json)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -174,7 +174,7 @@ class CutPlan:
     @classmethod
     def read(cls, path: str | Path) -> "CutPlan":
         """The plan in a JSON or text file."""
-        text = read_text(path).removeprefix("\ufeff")  # some editors write this mark first
+        text = read_text(path).removeprefix("\ufeff")  # byte order mark, from some editors
         decode = _from_json if text.lstrip().startswith("{") else cls.parse
         return _decode(text, str(path), decode)
 
@@ -186,7 +186,7 @@ class CutPlan:
             check_head(head, num_heads)
 
     def kept(self, counts: HeadCounts) -> dict[str, tuple[int, ...]]:
-        """Heads that each layer of a model with these counts keeps, by their old numbers."""
+        """Original numbers of the heads that each layer keeps, in a model with these counts."""
         self.check(counts)
         cut = {(head.layer_name, head.head) for head in self.heads}
         return {
@@ -225,7 +225,7 @@ def _heads_in(layer: str, pair: tuple[int, int] | None) -> str:
 
 
 def _decode(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:
-    """The plan in a text; the error for other texts begins with `name`."""
+    """The plan that `decode` reads from `text`; the message of any error starts with `name`."""
     try:
         return decode(text)
     except (ValueError, TypeError, LookupError, AttributeError) as error:

@@ -1,9 +1,8 @@
 """Methods: which heads can be cut together, and in which order.
 
-In: an evaluation. Out: units, each some heads of one layer, in the order in which a method cuts
-them, cheapest first, so that every cut is a prefix of it. `METHODS` has all methods by name.
-Cutting single query heads out of a group would leave groups of different sizes, which no model
-computes.
+In: an evaluation. Out: units, each a tuple of heads in one layer, in the order in which a method
+cuts them, cheapest first; every cut is a prefix of that order. `METHODS` has all methods by name.
+Units keep KV groups equal in size, because no model supports groups of different sizes.
 """
 
 import math
@@ -32,17 +31,17 @@ BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 
 
 def whole_groups(heads: Sequence[HeadId], counts: HeadCounts) -> tuple[Unit, ...]:
-    """One unit per KV head, with all heads that it serves."""
+    """One unit per KV head, containing all query heads that it serves."""
     return tuple(map(tuple, _by_group(heads, counts).values()))
 
 
 def one_of_each_group(
     heads: Sequence[HeadId], counts: HeadCounts, scores: Sequence[float]
 ) -> tuple[Unit, ...]:
-    """Per layer, the lowest-scored head of each KV group as a unit, then the second, and so on.
+    """Units per layer: the lowest-scored head of each KV group, then the second-lowest, and so on.
 
-    Cutting any number of a layer's units, first ones first, leaves its groups of one size. The last
-    head of each group stays: without it a KV head would serve nobody.
+    Cutting any number of a layer's units in this order leaves its KV groups equal in size. The last
+    head of each group is in no unit: without it, a KV head would serve no query head.
     """
     score_of = dict(zip(heads, scores, strict=True))
     layers: dict[str, list[list[HeadId]]] = {}
@@ -65,7 +64,7 @@ def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, in
 
 
 def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:
-    """1 for each head in its unit, 0 elsewhere."""
+    """A matrix with 1 where a unit contains a head, 0 elsewhere."""
     index = {head: number for number, head in enumerate(heads)}
     member = torch.zeros(len(units), len(heads), dtype=torch.float64)
     for row, unit in enumerate(units):
@@ -75,14 +74,14 @@ def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, 
 
 @dataclass(frozen=True, eq=False)
 class CutSearch:
-    """An evaluation of a model, and the units of heads that can be cut from it."""
+    """An evaluation of a model and the units of heads that can be cut from it."""
 
     evaluation: Evaluation
     units: tuple[Unit, ...]
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
-    """Whether each layer's units can only be cut in their order."""
+    """Whether each layer's units must be cut in the order of `units`."""
     rounds: int = 12
     """Number of rounds that a full cut is divided into."""
     draws: int = 4
@@ -101,7 +100,7 @@ class CutSearch:
 
     @property
     def units_by_layer(self) -> dict[str, list[Unit]]:
-        """The units of every layer that has units."""
+        """The units of every layer that has any."""
         units: dict[str, list[Unit]] = {}
         for layer, unit in zip(self.layers, self.units, strict=True):
             units.setdefault(layer, []).append(unit)
@@ -109,7 +108,7 @@ class CutSearch:
 
     @property
     def cuttable(self) -> tuple[Unit, ...]:
-        """As many units as can be cut; the smallest layer limits a uniform cut."""
+        """As many units as can be cut; the layer with the fewest units limits a uniform cut."""
         if not self.is_uniform:
             return self.units
         layers = self.units_by_layer.values()
@@ -119,7 +118,7 @@ class CutSearch:
 
 @dataclass(frozen=True)
 class CutOrder:
-    """Units in the order of cutting them, and the loss that each is expected to add."""
+    """Units in the order in which to cut them, and the loss that each is expected to add."""
 
     method: str
     units: tuple[Unit, ...]
@@ -132,7 +131,7 @@ class CutOrder:
 
 
 def order_units(method: str, search: CutSearch, *, count: int | None = None) -> CutOrder:
-    """The first `count` units that a method cuts, in order; by default all that can be cut."""
+    """The first `count` units that `method` cuts, in order; by default all that can be cut."""
     most = len(search.cuttable)
     indices, costs = METHODS[method](search, most if count is None else min(count, most))
     return CutOrder(method, tuple(search.units[index] for index in indices), tuple(costs))
@@ -149,7 +148,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
 
 
 def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
-    """The same number of random heads: whole units if `heads` are, else a cut of the same shape."""
+    """Random heads, as many as `heads`: whole units if `heads` are, else of the same shape."""
     excluded = set(heads)
     whole_units = [unit for unit in search.units if excluded >= set(unit)]
     is_whole = excluded == {head for unit in whole_units for head in unit}
@@ -166,9 +165,9 @@ def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[H
 def _random_heads_of_same_shape(
     heads: Sequence[HeadId], counts: HeadCounts, seed: int
 ) -> tuple[HeadId, ...]:
-    """Random heads, with the same numbers per KV group and per layer as `heads`.
+    """Random heads, distributed over layers and KV groups like `heads`.
 
-    Shuffles layers with equal numbers of heads, then groups of a layer, then heads of a group, so
+    Shuffles layers with equal numbers of heads, then groups in a layer, then heads in a group, so
     that the result can be cut if `heads` can.
     """
     generator = random.Random(seed)
@@ -194,7 +193,7 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest loss expected of all units cut; each round measures the model without them."""
+    """Smallest expected loss, measured again in each round without the units already cut."""
     cut, costs = list[int](), list[float]()
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
@@ -231,7 +230,7 @@ def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
 
 
 def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest scores, measured once: exact ablation, a sum over a unit's heads, or random."""
+    """Smallest score, measured once: exact ablation, a sum over a unit's heads, or random."""
     if method == "random":
         numbers = range(len(search.units))
         scores = [*map(float, random.Random(search.seed).sample(numbers, len(numbers)))]
@@ -260,7 +259,7 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 
 
 def measure_gradients(search: CutSearch, draws: int) -> Gradients:
-    """Gradients of the evaluation's loss by the heads of the model as it is now."""
+    """`gradients` for the model in its current state, in which heads may be silenced."""
     return gradients(
         search.evaluation,
         draws=draws,
@@ -280,7 +279,7 @@ def _cheapest(
 ) -> int:
     """Index of the cheapest unit that may be cut after those in `cut`.
 
-    In a uniform cut, the unit is in one of the layers that lost fewest.
+    In a uniform cut, the unit is in one of the layers that have lost the fewest units.
     """
     layers, done = search.layers, set(cut)
     allowed = [index for index in range(len(layers)) if index not in done]
