@@ -339,7 +339,7 @@ def _roles_sentences(facts: Facts) -> str:
     if facts.roles is None:
         return (
             f"{start}Some look one token back, some at separators, some from a verb to its "
-            "scored. Press Find roles in the Heads panel, and this step will name such roles."
+            "subject. Press Find roles in the Heads panel, and this step will name such roles."
         )
     own_roles = facts.roles[facts.head]
     named = (
