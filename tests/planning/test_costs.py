@@ -121,7 +121,7 @@ def test_window_bounds_the_cache() -> None:
     [
         (
             {"d_model": 10, "num_heads": 3},
-            "3 heads .* d_model of 10 .* 1, 2, 5, 10 heads",
+            "3 heads .* d_model of 10 .* 1, 2, 5, 10,",
         ),
         ({"d_model": 12, "num_heads": 6, "num_kv_heads": 4}, "6 heads .* 4 KV heads .* 1, 2, 3, 6"),
         ({"d_model": 0, "num_heads": 1}, "d_model is 0"),

@@ -1,1 +1,1 @@
-"""A name, a folder or a module becomes a LoadedModel; facts about model families."""
+"""Makes a LoadedModel from a name, a folder or a module; contains facts about model families."""

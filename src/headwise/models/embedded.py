@@ -1,7 +1,7 @@
-"""Embedded models: two real models from the package index, so that no model hub is needed.
+"""Embedded models: two real models from the package index, for use without a model hub.
 
-In: a model's short name. Out: the file with its weights, and the file's digest. Reads the list of
-installed files and never imports the package, so its dependencies are not needed.
+In: a model's short name. Out: the file with its weights, and the file's digest. Finds the file
+without importing the model's package, so the package's dependencies are not needed.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """Where one model is published, and the digest of its weights."""
+    """The package that contains a model, and the digest of the model's weights."""
 
     package: str
     version: str
@@ -39,7 +39,7 @@ MODELS = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     ),
 }
-WHAT_WORKS = f"pass {', '.join(MODELS)}, a directory, or, with a network, a hub id"
+WHAT_WORKS = f"pass {', '.join(MODELS)}, a directory or, if you are online, a hub id"
 
 
 def find_embedded(name: str) -> Path | None:

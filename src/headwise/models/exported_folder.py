@@ -1,7 +1,7 @@
-"""Cut models: the class to load an exported directory with.
+"""Cut models: finds the class that loads an exported directory.
 
-In: a directory whose config.json has a block that `cut` wrote. Out: the model's transformers class
-with `CutMixin` before it. Code in the directory does not run.
+In: a directory whose config.json has the block that `cut` wrote. Out: a subclass of `CutMixin` and
+the model's transformers class. Code in the directory is not run.
 """
 
 import json
@@ -17,13 +17,13 @@ from headwise.models.exported_modeling import CutMixin
 BLOCK = "headwise"
 """Key of the cut's description in config.json."""
 FORMAT = 1
-"""Format of that description."""
+"""Format version of the cut's description."""
 
 
 def find_cut_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel] | None:
-    """The class to load a cut model's directory with; None if it has no cut model.
+    """The class that loads a cut model's directory; None if the model there is not cut.
 
-    Plain transformers cannot build such a model. `keeps_head` includes its prediction head.
+    Transformers alone cannot build a cut model. `keeps_head` includes the prediction head.
     """
     if not (folder / "config.json").is_file():
         return None
@@ -41,8 +41,8 @@ def find_cut_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel] |
     block_format = block.get("format") if isinstance(block, dict) else block
     if block_format != FORMAT:
         raise ModelError(
-            f"{folder} has a cut model of format {block_format!r}, but this headwise reads format "
-            f"{FORMAT}: install the version that wrote it"
+            f"{folder} has a cut model in format {block_format!r}, but this version of headwise "
+            f"reads format {FORMAT}: install the version that wrote it"
         )
     name = (config.get("architectures") or [""])[0]
     plain = getattr(transformers, name, None)
@@ -62,7 +62,7 @@ def cut_class(plain: type[PreTrainedModel]) -> type[PreTrainedModel]:
 
 
 def bare_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class that `AutoModel` builds for a config: without a prediction head."""
+    """The class without a prediction head that `AutoModel` builds for a config."""
     known: Any = AutoModel._model_mapping[type(config)]
     bare: type[PreTrainedModel] = known[0] if isinstance(known, tuple) else known
     return bare

@@ -1,18 +1,18 @@
-"""Cut modeling: give a new transformers model the shape of a model whose heads were cut.
+"""Cut modeling: gives a new transformers model the shape of a model whose heads were cut.
 
 In: a model, and the block that `cut` wrote into its config. Out: the same model with the shapes,
 attributes and emptied layers of the cut one, ready for its weights. This module imports only torch
-and transformers, because its text is copied into exported model directories.
+and transformers, because its source is copied into exported model directories.
 
-The block is plain JSON; its paths start at `model.base_model`:
+The block is plain JSON, and its paths are relative to `model.base_model`:
 
     format      1
     parameters  new shape of every parameter or buffer that became smaller
-    attributes  new values of modules' attributes: numbers of heads, sizes
+    attributes  new values for modules' attributes: numbers of heads, sizes
     configs     numbers of heads for modules that read them from their config
-    biased      heads of modules that receive a bias for all heads of the uncut model
+    biased      modules that receive a bias for all heads of the uncut model, and their own heads
     emptied     modules without heads, and what they compute instead of attention
-    kept        heads that changed layers still have, by their numbers in the uncut model
+    kept        heads that remain in each changed layer, by their numbers in the uncut model
 """
 
 import functools
@@ -27,7 +27,7 @@ class CutMixin:
     """Mixin for a transformers model class: builds the cut model that the config describes."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
-        """Build the plain model, then give it the cut model's shape if the config has a block."""
+        """Build the uncut model, then give it the cut model's shape if the config has a block."""
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         block = getattr(config, "headwise", None)
         if block:
@@ -35,7 +35,7 @@ class CutMixin:
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
-        # transformers searches the source file of the class, which would be this one
+        # transformers searches the class's source file, which would be this file
         return bool(plain_class(cls)._can_set_attn_implementation())
 
     @classmethod
@@ -51,7 +51,7 @@ def plain_class(cut: type) -> Any:
 def reshape(model: Any, block: dict[str, Any]) -> None:
     """Give an uncut model the shapes, attributes and emptied layers that the block describes.
 
-    Changed parameters are uninitialised; the meta device works too.
+    Changed parameters are uninitialised. The model may be on the meta device.
     """
     base = model.base_model
     for path, shape in block["parameters"].items():
@@ -63,7 +63,7 @@ def reshape(model: Any, block: dict[str, Any]) -> None:
 
 
 def replace_tensor(module: nn.Module, name: str, new: Tensor) -> None:
-    """Replace a parameter or buffer by a tensor; a parameter keeps its `requires_grad`."""
+    """Replace a parameter or buffer with `new`; a parameter keeps its `requires_grad`."""
     old = getattr(module, name)
     if isinstance(old, nn.Parameter):
         new = nn.Parameter(new, requires_grad=old.requires_grad)
@@ -87,15 +87,15 @@ def apply_block(base: nn.Module, block: dict[str, Any]) -> None:
 
 
 class OwnConfig:
-    """A module's own values of some settings; the model's config for all others."""
+    """A module's own values for some settings, and the model's config for all others."""
 
     def __init__(self, shared: Any, values: dict[str, Any]) -> None:
-        """Keep the model's config, and this module's own values."""
+        """Keep the model's config and this module's own values."""
         self.shared = shared
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        """A setting of the model's config, except its internal choice of attention."""
+        """A setting from the model's config, except its internal attention implementation."""
         if name.startswith("__") or name in ("shared", "_attn_implementation_internal"):
             raise AttributeError(name)
         return getattr(self.shared, name)
@@ -104,8 +104,8 @@ class OwnConfig:
 def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
     """Output of an attention module without heads: as if all its heads were silent.
 
-    Before dropout, residual sum and norm, this is the output projection's bias, or an empty concat
-    if the projection is outside the module.
+    Before dropout, residual sum and norm, this is the output projection's bias, or a tensor of
+    width 0 if the projection is outside the module.
     """
     hidden = args[0] if args else kwargs["hidden_states"]
     output = hidden.new_zeros(*hidden.shape[:-1], 0)
@@ -124,7 +124,7 @@ def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: 
     if "norm" in facts:
         output = getattr(module, facts["norm"])(hidden + output)
     passed_on = []
-    if "passes" in facts:  # made before the cache grows
+    if "passes" in facts:  # computed before the cache grows
         passed_on = [bias_of_all_heads(module, facts["passes"], args, kwargs)]
     num_keys, weights = count_keys(module, hidden, args, kwargs), None
     if getattr(getattr(module, "config", None), "_attn_implementation", "eager") == "eager":
@@ -133,9 +133,9 @@ def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: 
 
 
 def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -> int:
-    """Number of keys that the module would have.
+    """Number of keys that the module would see if it had heads.
 
-    Adds one number per token to the cache, because models derive positions from its length.
+    Also adds one number per token to the cache, because models derive positions from its length.
     """
     states = next((kwargs[name] for name in CROSS_STATES if kwargs.get(name) is not None), None)
     if states is not None:  # no position depends on the length of the encoder's output
@@ -152,7 +152,7 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
 
 
 CROSS_STATES = ("key_value_states", "encoder_hidden_states")
-"""Arguments with an encoder's output for cross-attention."""
+"""Names of arguments that pass an encoder's output to cross-attention."""
 
 
 def attend_with_part(
@@ -162,13 +162,13 @@ def attend_with_part(
     output_attentions: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """The module's own attention, with its heads' part of a bias made for all heads."""
+    """Run the module's attention with only its own heads' part of a bias for all heads."""
     if output_attentions is not None:  # in the signature, because callers look for it there
         kwargs["output_attentions"] = output_attentions
     bias = bias_of_all_heads(module, facts, args, kwargs)
     if bias is None:
         return type(module).forward(module, *args, **kwargs)
-    place, axis = facts["place"], facts["axis"]  # the axis counts all heads, perhaps per example
+    place, axis = facts["place"], facts["axis"]  # some models have examples and heads on one axis
     heads = torch.tensor(facts["heads"], device=bias.device)
     by_head = bias.unflatten(axis, (-1, facts["total"]))
     part = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
@@ -183,7 +183,7 @@ def attend_with_part(
 
 
 def bias_of_all_heads(module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """The bias for all heads of the uncut model: passed, or computed as in T5's first layer."""
+    """The bias for all heads of the uncut model: passed in, or computed as in T5's first layer."""
     place = facts["place"]
     bias = args[place] if len(args) > place else kwargs.get(facts["argument"])
     if bias is not None or not facts["is_passed_on"]:

@@ -1,9 +1,8 @@
-"""Families: where the heads of known attention modules are, as a table of facts.
+"""Families: a table of facts that locate the heads in known attention modules.
 
-In: an attention module. Out: its row, which says for watching where the output projection is and
-whether the module returns its weights, and for cutting which parameters belong to heads, or why its
-heads cannot be cut. A new family is a row, which users add with `add_family`; `pruning/surgery/`
-cuts, `watching/` watches.
+In: an attention module. Out: its row of the table. `watching/` reads from it where the output
+projection is and whether the module returns its weights; `pruning/surgery/` reads which parameters
+belong to heads, or why the heads cannot be cut. Users add a row for a new family with `add_family`.
 """
 
 from collections.abc import Mapping
@@ -18,55 +17,55 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias on the scores that the model computes once, for all heads of all layers."""
+    """A bias that is added to scores: computed once for all heads, and shared by all layers."""
 
     argument: str
     place: int
-    """Index among the positional arguments, if it is one of them."""
+    """Index of the bias among the positional arguments, if it is passed as one."""
     axis: int
-    """The axis of heads."""
+    """Index of the head axis."""
     is_passed_on: bool = False
-    """Whether the first layer computes it and each layer returns it for the next, as in T5."""
+    """Whether the first layer computes the bias and each layer passes it on, as in T5."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Facts about the attention modules of some classes, by which heads are watched and cut."""
+    """Facts about some classes of attention modules, needed to watch and cut their heads."""
 
     classes: tuple[str, ...]
     output: str
     """Path from the module to its output projection; `..` is the parent module."""
     apart: tuple[str, ...] = ()
-    """Separate projections of queries, keys and values; empty if all are in `per_head`."""
+    """Separate query, key and value projections; empty if they are in `packed` or `per_head`."""
     packed: str = ""
-    """The single projection of queries, keys and values, if there is one."""
+    """The single projection for queries, keys and values, if there is one."""
     layout: Literal["", "blocks", "interleaved"] = ""
-    """Order of the outputs of a packed projection."""
+    """Order of a packed projection's outputs."""
     per_head: tuple[str, ...] = ()
     """Further projections and parameters with rows for every query head."""
     columns: tuple[str, ...] = ()
     """Parameters with a column for every query head."""
     norms: tuple[str, ...] = ()
-    """Norms of queries and keys; a cut is exact if each spans one head."""
+    """Norms applied to queries and keys; a cut is exact if each norm spans a single head."""
     widths: tuple[str, ...] = ("all_head_size", "inner_dim")
     """Attributes with the total width of all heads."""
     reads_config: bool = False
-    """Whether the module reads the number of heads from its config at every call."""
+    """Whether the module reads the number of heads from its config on every call."""
     bias: Bias | None = None
     after: tuple[str, ...] = ()
     """Modules that the projected output passes through before the module returns it."""
     norm: str = ""
-    """The norm of the residual sum, if the module itself adds its input to its output."""
+    """The norm applied to the residual sum, if the module itself adds its input to its output."""
     residual: int | None = None
     """Index of the argument that the module itself adds to its output."""
     untouched: tuple[str, ...] = ()
-    """Parameters that belong to no single head, or to the heads of all layers."""
+    """Parameters that do not belong to a single head, or that the heads of all layers share."""
     latent: str = ""
-    """The projection whose output is cached for each token, if keys and values are not."""
+    """The projection whose output is cached instead of keys and values, if there is one."""
     key_size: str = ""
-    """The attribute with the width of a key, if it differs from a value's."""
+    """The attribute with the width of a key, if values have another width."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options of a module or its config that prevent cutting, and why."""
+    """Options of a module or its config that prevent cutting, with the reason for each."""
     returns_weights: bool = False
     """Whether the module returns its weights instead of using transformers' interface."""
     refusal: str = ""
@@ -77,7 +76,7 @@ NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
 NUM_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 NUM_GROUPS = ("num_key_value_groups",)
 HEAD_SIZES = ("v_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
-"""Names of the attributes with a module's numbers of heads and the size of one head."""
+"""Names of attributes for a module's numbers of heads and its head size."""
 
 Q_K_V = ("q_proj", "k_proj", "v_proj")
 QUERY_KEY_VALUE = ("query", "key", "value")
@@ -95,7 +94,7 @@ LLAMA_LIKE = (
     *("DeiTAttention", "Dinov2Attention", "Dinov2WithRegistersAttention", "IJepaAttention"),
     *("ViTAttention", "ViTMSNAttention"),
 )
-"""Classes with separate projections, whose sizes state the number of heads, often grouped."""
+"""Classes with separate projections whose sizes imply the numbers of heads and KV heads."""
 
 BART_LIKE = (
     *("BartAttention", "BioGptAttention", "BlenderbotAttention", "BlenderbotSmallAttention"),
@@ -115,7 +114,7 @@ NORMED = (
     *("ApertusAttention", "CohereAttention", "Exaone4Attention", "Gemma3Attention"),
     *("Qwen3Attention", "Qwen3MoeAttention"),
 )
-"""Like Llama, with a norm of each query and key, or a norm weight for every head."""
+"""Classes like Llama's that also normalise queries and keys, some with norm weights per head."""
 
 _q_k_v = partial(Family, apart=Q_K_V)
 _blocks = partial(Family, layout="blocks")
@@ -125,7 +124,7 @@ FAMILIES: tuple[Family, ...] = (
     _q_k_v(LLAMA_LIKE, output="o_proj"),
     _q_k_v(NORMED, output="o_proj", norms=("q_norm", "k_norm")),
     _q_k_v(("StableLmAttention",), output="o_proj", flags={"qk_layernorm": BY_HEAD_NORMS}),
-    Family(  # keys and values from a latent vector: only its readers have rows for heads
+    Family(  # keys and values come from a latent vector; only projections of it have rows for heads
         ("DeepseekV2Attention", "DeepseekV3Attention", "MiniCPM3Attention"),
         output="o_proj",
         per_head=("kv_b_proj", "q_proj", "q_b_proj"),
@@ -235,7 +234,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
-"""Module names of attention from a decoder to an encoder's output."""
+"""Names of modules that attend from a decoder to an encoder's output."""
 STACKS = {
     "text_model": "text",
     "language_model": "text",
@@ -247,17 +246,17 @@ STACKS = {
     "encoder": "encoder",
     "decoder": "decoder",
 }
-"""Stack of everything inside a module of that name; the first such module in a path decides."""
+"""Stack of everything inside a module with that name; the first such module in a path counts."""
 OUTPUT_PROJECTIONS = (
     *("o_proj", "out_proj", "c_proj", "Wo", "out_lin", "o", "dense", "proj", "../output/dense"),
 )
-"""Paths to try for the output projection of an attention module without a row, in this order."""
+"""Paths to try, in order, for the output projection of an attention module without a row."""
 
 
 def add_family(row: Family) -> None:
-    """Add a row for attention modules that headwise does not know, for the rest of this process.
+    """Add a row for attention modules that are unknown to headwise, until this process ends.
 
-    Raises OptionError if the row has no class name, or one that is known already.
+    Raises OptionError if the row has no class name, or one that is already known.
     """
     global FAMILIES
     if not isinstance(row, Family):
@@ -272,7 +271,7 @@ def add_family(row: Family) -> None:
     known = {name for family in FAMILIES for name in family.classes}
     if repeated := sorted(known.intersection(names)):
         raise OptionError(
-            f"classes has {', '.join(repeated)}, which headwise knows already: leave it out, or "
+            f"classes has {', '.join(repeated)}, which headwise already knows: leave it out, or "
             "rename your class",
             option="classes",
         )
@@ -280,7 +279,7 @@ def add_family(row: Family) -> None:
 
 
 def find_family(module: nn.Module) -> Family | None:
-    """The first row with the module's class and a projection that the module has, if any."""
+    """First row that names the module's class and a projection it has; None if there is none."""
     class_name = type(module).__name__
     for row in FAMILIES:
         if class_name in row.classes:

@@ -1,7 +1,7 @@
-"""Load errors: exceptions of transformers, the hub and GGUF files, as one sentence.
+"""Load errors: turns exceptions from transformers, the hub and GGUF files into one sentence.
 
-In: a block that loads files. Out: the same block without log messages, and with its errors as
-`ModelError`. Loads nothing itself.
+In: a block of code that loads files. Out: the same block without log messages, and with its errors
+as `ModelError`. This module loads nothing itself.
 """
 
 import functools
@@ -22,22 +22,22 @@ from headwise.hub import why_download_failed
 from headwise.models.embedded import WHAT_WORKS
 
 LONGEST_REASON = 240
-"""Characters of another library's error message to quote at most."""
+"""Maximum number of characters to quote from another library's error message."""
 PATCHED = RLock()
-"""Held while settings of the whole process are changed, until they are restored."""
+"""Lock to hold while process-wide settings are changed, until they are restored."""
 
 
 @contextmanager
 def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
-    """Turn errors of loading `name` inside the block into a ModelError of one sentence.
+    """Turn any error from loading `name` inside the block into a ModelError of one sentence.
 
-    A model whose files are local (`is_local`) needs no network.
+    If `is_local`, the files are on disk and no error is explained as a failed download.
     """
     try:
         yield
     except HeadwiseError:
         raise
-    except Exception as error:  # damaged files make transformers fail in any way
+    except Exception as error:  # damaged files can make transformers raise anything
         if "trust_remote_code" in str(error):
             raise ModelError(
                 f"{name} comes with its own code, which runs only if you allow it: read it, "
@@ -72,7 +72,7 @@ def parse_gguf_once() -> Iterator[None]:
     import gguf
 
     class ArrayReader(gguf.GGUFReader):
-        """Reads from a plain array: a million slices of a memmap take three seconds longer."""
+        """Reads from a plain array, because slicing a memmap a million times takes 3 s longer."""
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, np.asarray(value) if name == "data" else value)
@@ -98,7 +98,7 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         try:
-            with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting turns off
+            with redirect_stderr(StringIO()):  # no setting turns off the GGUF progress bar
                 yield
         finally:
             logging.set_verbosity(level)

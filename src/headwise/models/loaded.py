@@ -1,7 +1,7 @@
 """Models in memory: one record for a model, its tokenizer and its files.
 
-In: a name, a directory, a loaded model or a torch module. Out: `LoadedModel`, by `open_model`, or
-the bare module. Loading itself is in `loading.py`.
+In: a name, a directory, a loaded model or a torch module. Out: a `LoadedModel` from
+`open_model`, or the bare module from `as_module`. `loading.py` loads the files.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with its tokenizer, and where it came from."""
+    """A model with its tokenizer and its origin."""
 
     name: str
     model: nn.Module
@@ -41,18 +41,18 @@ class LoadedModel:
 
     @property
     def is_from_hub(self) -> bool:
-        """Whether `folder` is a hub's snapshot in the local cache, which may lack some files."""
+        """Whether `folder` is a hub snapshot in the local cache, which may lack some files."""
         return self.folder is not None and self.folder.parent.name == "snapshots"
 
 
 Source = str | PathLike[str] | LoadedModel | nn.Module
-"""Everything that functions which load models accept as a model."""
+"""Types accepted as a model: a name, a directory, a LoadedModel or a torch module."""
 
 
 def open_model(
     source: Source, tokenizer: Any = None, *, options: "LoadOptions | None" = None
 ) -> LoadedModel:
-    """Load the model of a name or directory; a model in memory is returned without a copy.
+    """Load a model from a name or directory; a model in memory is returned without a copy.
 
     `tokenizer` replaces the model's own.
     """

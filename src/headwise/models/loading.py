@@ -1,8 +1,8 @@
-"""Loading: a model and its tokenizer, from a package, a directory or a model hub.
+"""Loading: reads a model and its tokenizer from a package, a directory or a model hub.
 
 In: `minilm`, `smollm2`, a directory, or a hub id. Out: a `LoadedModel` in evaluation mode, whose
 `about` describes what was loaded. Pickled weights are never read, and a model's own code runs only
-if `LoadOptions` allows it. `load_errors.py` turns errors of transformers and the hub into one
+if `LoadOptions` allows it. `load_errors.py` turns errors from transformers and the hub into one
 sentence.
 """
 
@@ -29,7 +29,7 @@ from headwise.models.loaded import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
-"""Means the dtype in which the weights were saved."""
+"""Stands for the dtype in which the weights were saved."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
 POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
 """Parts after the last attention layer: a checkpoint may lack them unless they are needed."""
@@ -44,11 +44,11 @@ class LoadOptions:
     revision: str | None = None
     allows_remote_code: bool = False
     device_map: str | None = None
-    """transformers' option that spreads layers over devices, such as `auto`."""
+    """Passed to transformers to spread layers over devices, for instance `auto`."""
     keeps_head: bool = False
     """Whether to load the prediction head that the config names."""
     needs_tokenizer: bool = True
-    """Whether to reject a directory of a text model without a tokenizer."""
+    """Whether to reject a text model's directory if it has no tokenizer."""
 
     def __post_init__(self) -> None:
         """Reject unknown dtypes and unavailable devices."""
@@ -106,7 +106,7 @@ def load(
     """Load an exported model with its prediction head, and its tokenizer if it has one.
 
     Weights keep the dtype in which they were saved unless `dtype` is given. A name instead of a
-    directory is loaded as `load_model` does, in float32 unless `dtype` is given.
+    directory is passed to `load_model` and loaded in float32 unless `dtype` is given.
     """
     is_name = not isinstance(path, str | PathLike) or not Path(path).expanduser().is_dir()
     default = "float32" if is_name else AS_SAVED
@@ -122,8 +122,8 @@ def _check_files(folder: Path) -> None:
     pickles = sorted(file.name for file in [*folder.glob("*.bin"), *folder.glob("*.pt*")])
     if pickles:
         raise ModelError(
-            f"{folder} has only pickled weights ({pickles[0]}), which can run any code and are "
-            "never read: save them again with save_pretrained, which writes safetensors"
+            f"{folder} has only pickled weights ({pickles[0]}), which can run arbitrary code and "
+            "are never read: save them again with save_pretrained, which writes safetensors"
         )
     raise ModelError(f"{folder} has no weights: it has no safetensors file")
 
@@ -136,7 +136,7 @@ def _load_embedded(name: str, options: LoadOptions) -> LoadedModel:
     digest = embedded.file_sha256(path)
     if digest != facts.sha256:
         raise ModelError(
-            f"{path.name} of {facts.package} is not the published file: its SHA-256 is "
+            f"{path.name} in {facts.package} is not the published file: its SHA-256 is "
             f"{digest[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
     about = {"source": f"{facts.package} {facts.version}", "sha256": digest}
@@ -160,7 +160,7 @@ def _load_files(
             dtype=DTYPES.get(str(options.dtype), AS_SAVED),
             use_safetensors=None if gguf_file else True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that _check_complete can name them: none is accepted
+            ignore_mismatched_sizes=True,  # so that _check_complete can name and reject them
             device_map=options.device_map,
             **common,
         )
@@ -169,7 +169,7 @@ def _load_files(
     if options.keeps_head and not gguf_file and not model.config.architectures:
         warn_user(
             f"{name} is loaded without its prediction head: its config.json does not name the "
-            "class it was saved from, as architectures"
+            "class it was saved from; add it there under architectures"
         )
     if options.device_map is None:
         model = model.to(options.device)
@@ -213,11 +213,11 @@ def _model_class(name: str, source: str, options: LoadOptions, common: dict[str,
 
 
 def _check_complete(name: str, notes: dict[str, Any], *, keeps_head: bool) -> None:
-    """Raise ModelError if weights that matter are missing or do not fit: they would be random."""
+    """Raise ModelError if needed weights are missing or have wrong shapes: they would be random."""
     for key, in_file, in_model in sorted(notes["mismatched_keys"], key=lambda row: row[0]):
         raise ModelError(
-            f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
-            f"{list(in_file)} in the files, but {list(in_model)} by the config"
+            f"{name} cannot be loaded: its config.json does not match its weights: {key} is "
+            f"{list(in_file)} in the files, but {list(in_model)} according to the config"
         )
     unused = POOLERS if keeps_head else POOLERS + PREDICTORS
     needed = sorted(key for key in notes["missing_keys"] if not any(part in key for part in unused))
@@ -232,7 +232,7 @@ def _check_complete(name: str, notes: dict[str, Any], *, keeps_head: bool) -> No
 def _check_not_nan(name: str, model: nn.Module) -> None:
     """Raise ModelError if a weight is NaN, because every result would be NaN.
 
-    A sum runs at the speed of memory, and is NaN if any of its terms is.
+    First checks each parameter's sum, which is fast to compute and NaN if any term is.
     """
     for key, weight in model.named_parameters():
         is_checked = weight.dtype in DTYPES.values() and not weight.is_meta

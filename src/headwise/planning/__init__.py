@@ -1,1 +1,1 @@
-"""Sizes of a model -> the costs of its heads, without torch."""
+"""Computes the costs of a model's heads from its sizes, without torch."""

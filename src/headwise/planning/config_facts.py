@@ -1,4 +1,4 @@
-"""Facts about model types that a config leaves out: tables, keyed by `model_type`.
+"""Tables of facts about model types that configs leave out, keyed by `model_type`.
 
 `configs` reads them; tests compare them with the models that transformers builds.
 """
@@ -23,13 +23,13 @@ BIASED = frozenset(
     "siglip siglip2 siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model "
     "xlm-roberta".split()
 )
-"""Types with a bias in all four projections, whatever their config states."""
+"""Types with a bias in all four projections, regardless of their config."""
 BIASED_QKV = frozenset("qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text".split())
 """Types with a bias in Wq, Wk and Wv, but not in Wo."""
 BIASED_WO = frozenset("deit dinov2 vit vit_mae".split())
-"""Types with a bias in Wo, whatever their config states about the others."""
+"""Types with a bias in Wo, whatever their config states about the other projections."""
 UNBIASED_WO = BIASED_QKV | {"helium"}
-"""Types without a bias in Wo, whatever their config states about the others."""
+"""Types without a bias in Wo, whatever their config states about the other projections."""
 BIAS_KEYS = ("add_bias_linear", "attention_bias", "bias", "enable_bias", "use_bias")
 """Config keys for a bias in all four projections."""
 BIAS_QKV_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
@@ -38,11 +38,11 @@ BIAS_QKV_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
 NORMED = frozenset("gemma3 gemma3_text olmo2 olmo3 olmoe qwen3 qwen3_moe qwen3_vl_text".split())
 """Types that normalise queries and keys."""
 NORM_KEYS = {"cohere": "use_qk_norm", "phi": "qk_layernorm", "stablelm": "qk_layernorm"}
-"""Types that do so if their config sets this key."""
+"""Types that normalise queries and keys if their config sets this key."""
 NORMED_ACROSS_HEADS = frozenset("cohere olmo2 olmo3 olmoe stablelm".split())
-"""Types whose norms have a scale per dimension of each head."""
+"""Types whose norms have a separate scale for every dimension of every head."""
 NORMED_WITH_SHIFT = frozenset(["phi"])
-"""Types whose norms have a shift beside every scale."""
+"""Types whose norms have a shift for every scale."""
 
 WITH_SINKS = frozenset(["gpt_oss"])
 """Types with a learned sink logit per head."""
@@ -52,7 +52,7 @@ PLAIN = frozenset(
     "arcee codegen cohere2 ernie4_5 eurobert falcon gemma gemma2 gpt_neox gptj granite llama "
     "modernbert mpt nomic_bert olmo opt qwen2_moe smollm3 t5".split()
 )
-"""Types with four plain projections and a bias only if their config or its defaults have one."""
+"""Types with only the four projections, and a bias only if the config or its defaults set one."""
 
 KNOWN_TYPES = (
     BIASED | BIASED_WO | UNBIASED_WO | NORMED | NORM_KEYS.keys() | WITH_SINKS | ALL_LOCAL | PLAIN
@@ -107,21 +107,21 @@ CONFIG_DEFAULTS = {
 """Defaults for keys that a config leaves out, as in transformers' config classes."""
 
 PATTERN_KEYS = ("_sliding_window_pattern", "sliding_window_pattern")
-"""Config keys for n, where every n-th layer sees everything."""
+"""Config keys for a number n: every n-th layer uses full attention."""
 
 OTHER_FORMULAS = {
     "compresses its keys and values": ("kv_lora_rank",),
-    "has layers of linear attention": (
+    "has linear attention layers": (
         *("full_attention_interval", "linear_attn_config", "attn_type_list"),
     ),
-    "has layers of chunked attention": ("attention_chunk_size",),
+    "has chunked attention layers": ("attention_chunk_size",),
     "has layers without attention": (
         *("attn_layer_indices", "attn_layer_period", "block_types", "hybrid_override_pattern"),
         "layers_block_type",
     ),
-    "has layers that use the keys and values of other layers": ("num_kv_shared_layers",),
-    "has layers of cross-attention": ("cross_attention_layers",),
-    "has layers with heads of another size": ("global_head_dim", "swa_head_dim"),
+    "has layers that reuse the keys and values of other layers": ("num_kv_shared_layers",),
+    "has cross-attention layers": ("cross_attention_layers",),
+    "has layers with different head sizes": ("global_head_dim", "swa_head_dim"),
     "has layers of different shapes": ("per_layer_config", "block_configs"),
 }
-"""Properties of layers whose cost is not counted here, and the config keys that reveal them."""
+"""Properties of models whose cost `plan` cannot count, and the config keys that reveal them."""

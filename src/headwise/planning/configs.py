@@ -29,18 +29,18 @@ SIZE_KEYS = {
     "d_value": ("v_head_dim",),
     "context": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
 }
-"""Keys under which configs have each size; the first one present counts."""
+"""Config keys for each size; the first key that is present counts."""
 
 LAYER_TYPES = ("full_attention", "sliding_attention")
 """Kinds of layers whose cost is counted."""
 WINDOW_KEYS = ("sliding_window", "local_attention")
-"""Keys for the number of keys that a query of a local layer sees."""
+"""Config keys for the window: the number of keys that a query sees in a local layer."""
 LAYER_KEYS = (*config_facts.PATTERN_KEYS, "global_attn_every_n_layers", "max_window_layers")
-"""Keys that say which layers are local, in configs without `layer_types`."""
+"""Config keys that determine which layers are local if there is no `layer_types`."""
 
 
 def read_shape(place: str) -> tuple[Shape, str]:
-    """Shape of the model in a directory or on a hub, and a note on what was assumed, or ""."""
+    """Shape of a model in a directory or on a hub, and a note on what was assumed, or ""."""
     path = Path(place)
     if path.is_dir():
         path = path / "config.json"
@@ -64,11 +64,11 @@ def _download(name: str) -> Path:
 
     try:
         return Path(hf_hub_download(name, "config.json", local_files_only=not hub_answers()))
-    except (OSError, ValueError) as err:  # all errors of the hub are one of these
+    except (OSError, ValueError) as err:  # every hub error is one of these
         reason = why_download_failed(err) or str(err).strip().splitlines()[0]
         raise OptionError(
             f"cannot get the config of {name}: {reason}; give a known model, a directory with a "
-            "config.json, sizes such as 768/12x12, or, with a network, a hub id"
+            "config.json, sizes such as 768/12x12 or, if you are online, a hub id"
         ) from err
 
 
@@ -115,7 +115,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
 
 
 def _note_of_config(config: Config) -> str:
-    """Assumptions about a model, and what is unusual about it; "" if there are none."""
+    """Note on assumptions about a model and on its unusual features; "" if there are none."""
     config = _with_defaults(config)
     model_type, notes = config["model_type"], []
     if config.get("is_encoder_decoder"):
@@ -131,9 +131,9 @@ def _note_of_config(config: Config) -> str:
     key = _window_key(config)
     names_layers = any(config.get(name) is not None for name in ("layer_types", *LAYER_KEYS))
     if key is not None and not names_layers and model_type not in config_facts.ALL_LOCAL:
-        notes.append(f"the config has a {key} but does not name its layers: applied to all")
+        notes.append(f"the config has a {key} but does not say for which layers: applied to all")
     if config.get("num_hidden_groups"):
-        notes.append("layers share weights: parameters of all layers count each set once")
+        notes.append("layers share weights: the parameters of all layers count each set once")
     return "; ".join(notes)
 
 
@@ -184,7 +184,7 @@ def _count(config: Config, key: str, name: str, *, least: int = 1) -> int:
 
 
 def _kv_heads(config: Config, name: str) -> int | None:
-    """Number of KV heads in the config; None if it is not stated, or every head has its own."""
+    """Number of KV heads in the config; None if it is not stated or every head has its own."""
     if config["model_type"] == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else None
     if config.get("multi_query_attention"):
@@ -193,14 +193,14 @@ def _kv_heads(config: Config, name: str) -> int | None:
 
 
 def _window_key(config: Config) -> str | None:
-    """The key of the config's window; None if it has or uses none."""
+    """The config key for the window; None if there is no window or it is not used."""
     if config.get("use_sliding_window") is False:
         return None
     return next(filter(config.get, WINDOW_KEYS), None)
 
 
 def _local_layers(config: Config, num_layers: int, name: str) -> tuple[int | None, int]:
-    """The window of local layers, and the number of these layers; None and 0 without any."""
+    """The window of the local layers, and their number; None and 0 if there are none."""
     model_type, layer_types = config["model_type"], config.get("layer_types")
     if isinstance(layer_types, list):
         for layer_type in layer_types[:num_layers]:
@@ -223,15 +223,15 @@ def _local_layers(config: Config, num_layers: int, name: str) -> tuple[int | Non
 
 
 def _count_local_layers(config: Config, num_layers: int, name: str) -> int:
-    """Number of local layers by the keys that state them; all if there is none."""
+    """Number of local layers according to `LAYER_KEYS`; all layers if none of these is set."""
     numbers = {
         key: _count(config, key, name, least=0 if key == "max_window_layers" else 1)
         for key in LAYER_KEYS
         if config.get(key) is not None
     }
-    if every := numbers.get("global_attn_every_n_layers"):  # the first of each is global
+    if every := numbers.get("global_attn_every_n_layers"):  # the first of each group is global
         return num_layers - -(-num_layers // every)
     limit = min(num_layers, numbers.get("max_window_layers", num_layers))
     if every := next((numbers[key] for key in config_facts.PATTERN_KEYS if key in numbers), None):
-        return limit - limit // every  # the last of each is global
+        return limit - limit // every  # the last of each group is global
     return num_layers - limit if "max_window_layers" in numbers else num_layers

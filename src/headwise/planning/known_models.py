@@ -1,8 +1,8 @@
 """Published models: name -> KnownModel with shape, source and number of parameters.
 
-Sizes come from the published configurations. `total` is the number of parameters of the whole
-model as transformers builds it, embeddings included, tied matrices counted once. For a model that
-also reads images it is that of the language model, and the note says so.
+Sizes come from the published configurations. `total` is the number of parameters in the whole
+model as transformers builds it, including embeddings; tied matrices count once. For a model that
+also reads images, `total` covers only the language model, and the note says so.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from headwise.planning.shapes import Shape
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """A model with its shape, and where it was published."""
+    """A model with its shape, source and total number of parameters."""
 
     name: str
     shape: Shape
@@ -38,7 +38,7 @@ SMOLLM2 = f"{HUB}HuggingFaceTB/SmolLM2-135M-Instruct"
 BERT_PAPER = f"{ARXIV}1810.04805"
 GPT2_HUB = f"{HUB}openai-community/"
 TEXT_ONLY = "the whole model is counted without the part that reads images"
-UNKNOWN_BANDS = "every other layer is locally banded, of unpublished width: counted as full"
+UNKNOWN_BANDS = "every other layer is locally banded, but the width is unpublished: counted as full"
 
 BIASED = {"bias_in": True, "bias_out": True}
 BERT: dict[str, Any] = {"is_causal": False, "context": 512, **BIASED}

@@ -1,6 +1,6 @@
-"""A model's name, config or sizes, and a workload -> Plan: what its heads cost.
+"""A model's name, config or sizes, and a workload -> Plan: the costs of its heads.
 
-A plan is numbers, a flat row or JSON. Every formula is in docs/plan.md. `views.plan` draws plans.
+A plan converts to a flat row or JSON. Every formula is in docs/plan.md. `views.plan` draws plans.
 """
 
 import os
@@ -16,15 +16,15 @@ from headwise.planning.known_models import KNOWN, KnownModel
 from headwise.planning.shapes import Shape, divisors, make_shape, model_size, shape_of_sizes
 
 LONGEST = 8192
-"""Longest default length; a model with a shorter context is planned at its context."""
+"""Longest default length; for a model with a shorter context, the default is its context."""
 CACHE_LENGTHS = (1024, 8192, 32768, 131072)
-"""Lengths that the cache size is listed for, besides the workload's own."""
+"""Lengths at which to list the cache size, in addition to the workload's own."""
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Input of a model: `batch` sequences of `length` positions, in numbers of `dtype`."""
+    """A model's input, `batch` sequences of `length` positions, and the `dtype` of its numbers."""
 
     length: int = 1024
     batch: int = 1
@@ -42,11 +42,11 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """Work of the attention of all layers for one new token per sequence of the batch."""
+    """Attention work in all layers to decode one new token for each sequence in the batch."""
 
     multiply_adds: int
     bytes_read: int
-    """The four matrices once, and every sequence's keys and values."""
+    """Bytes of the four matrices, which are read once, and of every sequence's keys and values."""
 
     @property
     def intensity(self) -> float:
@@ -63,12 +63,12 @@ class Plan:
     workload: Workload
     source: str = ""
     total: int | None = None
-    """Parameters of the whole model; None if they are not known."""
+    """Number of parameters in the whole model; None if unknown."""
     note: str = ""
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Attention parameters in one layer, by projection, biases included."""
+        """Number of attention parameters in one layer, by projection, including biases."""
         shape, widths = self.shape, self._widths
         biases = {name: width * shape.bias_in for name, width in widths.items()}
         biases["Wo"] = shape.d_model * shape.bias_out
@@ -82,17 +82,17 @@ class Plan:
 
     @property
     def layer_parameters(self) -> int:
-        """Attention parameters in one layer."""
+        """Number of attention parameters in one layer."""
         return sum(self.parameters.values())
 
     @property
     def model_parameters(self) -> int:
-        """Attention parameters in all layers; shared weights count once."""
+        """Number of attention parameters in all layers; shared weights count once."""
         return self.layer_parameters * (self.shape.num_distinct or self.shape.num_layers)
 
     @property
     def multiply_adds(self) -> dict[str, int]:
-        """Multiply-adds of all layers on one sequence, by step, without masked pairs."""
+        """Multiply-adds in all layers for one sequence, by step, excluding masked pairs."""
         shape, length = self.shape, self.workload.length
         local = visible_pairs(length, is_causal=shape.is_causal, window=shape.window)
         full = visible_pairs(length, is_causal=shape.is_causal, window=None)
@@ -105,12 +105,12 @@ class Plan:
 
     @property
     def per_token(self) -> float:
-        """Multiply-adds of all layers per token, on average over the sequence."""
+        """Multiply-adds per token in all layers, averaged over the sequence."""
         return sum(self.multiply_adds.values()) / self.workload.length
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the KV cache while text is generated; 0 for bidirectional models."""
+        """Size of the KV cache during generation, in bytes; 0 for bidirectional models."""
         if not self.shape.is_causal:
             return 0
         numbers = self.shape.num_kv_heads * (self.shape.d_key + self.shape.d_value)
@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def cache_by_length(self) -> dict[int, int]:
-        """Bytes of the KV cache at several lengths, up to the model's context."""
+        """Size of the KV cache in bytes at several lengths, up to the model's context."""
         longest = max(self.shape.context or max(CACHE_LENGTHS), self.workload.length)
         lengths = sorted({*CACHE_LENGTHS, self.workload.length, longest})
         return {
@@ -129,7 +129,7 @@ class Plan:
 
     @property
     def weight_matrix_bytes(self) -> int:
-        """Bytes of one layer's materialised weights: `batch x heads x query x key` numbers."""
+        """Bytes of one layer's weights if materialised: `batch x heads x query x key` numbers."""
         pairs = self.workload.length**2
         return self.workload.batch * self.shape.num_heads * pairs * self._bytes_each
 
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def _widths(self) -> dict[str, int]:
-        """Width of all heads together in each projection: the side of its matrix beside d_model."""
+        """Total width of all heads in each projection: the matrix's other dimension is d_model."""
         shape = self.shape
         return {
             "Wq": shape.num_heads * shape.d_key,
@@ -158,12 +158,12 @@ class Plan:
 
     @property
     def _matrix_entries(self) -> int:
-        """Entries of the four matrices of all layers, which are their multiply-adds per token."""
+        """Number of entries in the four matrices of all layers, each one multiply-add per token."""
         return self.shape.d_model * sum(self._widths.values()) * self.shape.num_layers
 
     @property
     def _cached_positions(self) -> int:
-        """Positions whose keys and values are cached, summed over the layers."""
+        """Number of positions with cached keys and values, summed over layers."""
         shape, length = self.shape, self.workload.length
         local = length if shape.window is None else min(length, shape.window)
         return shape.num_local * local + (shape.num_layers - shape.num_local) * length
@@ -202,10 +202,10 @@ class Plan:
 
 
 def visible_pairs(length: int, *, is_causal: bool, window: int | None) -> int:
-    """Pairs of a query and a key it may see, in a sequence.
+    """Number of query-key pairs in a sequence in which the query may see the key.
 
-    A causal window contains the query's own key and those before it; a bidirectional one reaches
-    as far ahead as back.
+    A causal window contains the query's own key and the keys before it; a bidirectional window
+    extends equally far in both directions.
     """
     reach = length - 1
     if window is not None:
@@ -225,8 +225,8 @@ def plan(
     """Costs of a model's heads.
 
     `model` is a known model's name, sizes such as 768/12x12 (width, heads, layers; 4096/32:8x32 has
-    8 KV heads), a directory with a config.json, or a hub id. Instead, `shape` may be given.
-    `length` defaults to the model's context, but at most 8,192.
+    8 KV heads), a directory with a config.json, or a hub id. Pass `shape` instead to plan
+    your own sizes. `length` defaults to the model's context, but at most 8,192.
 
     >>> plan("gpt2").layer_parameters
     2362368
@@ -250,7 +250,7 @@ def plan(
 
 
 def _find_model(model: str) -> KnownModel:
-    """The known model, sizes, directory or hub id that `model` names."""
+    """The model that `model` names: a known model, sizes, a directory or a hub id."""
     if model.lower() in KNOWN:
         return KNOWN[model.lower()]
     exists = Path(model).exists()
@@ -282,7 +282,7 @@ class HeadChoice:
 
 
 SMALLEST, LARGEST = 64, 128
-"""Head sizes of nearly all published models: of every row of `known_models` but four."""
+"""Range of head sizes in nearly all published models: all but four rows of `known_models`."""
 SIMILAR = 0.25
 """Two widths are about the same if they differ by at most this share."""
 
@@ -290,8 +290,8 @@ SIMILAR = 0.25
 def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[HeadChoice]:
     """Every number of heads that divides a width, with its costs and the arguments against it.
 
-    A head smaller than the sequence length cannot produce every pattern of weights: the rank of
-    its scores is at most its number of dimensions (https://arxiv.org/abs/2002.07028).
+    A head whose size is below the sequence length cannot produce every pattern of weights: the
+    rank of its scores is at most its number of dimensions (https://arxiv.org/abs/2002.07028).
     """
     choices = []
     for num_heads in divisors(model_size("d_model", d_model)):

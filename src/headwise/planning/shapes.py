@@ -12,7 +12,7 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 
 LARGEST_SIZE = 1 << 24
-"""Larger than any model's width or number of heads: a larger number is a typing error."""
+"""More than any model's width or number of heads: a larger number is treated as a typo."""
 _SIZES = re.compile(
     r"(?P<d_model>\d{1,9})/(?P<num_heads>\d{1,9})"
     r"(:(?P<num_kv_heads>\d{1,9}))?(x(?P<num_layers>\d{1,9}))?",
@@ -31,13 +31,13 @@ class Shape:
     d_value: int
     num_layers: int
     num_distinct: int | None = None
-    """Number of sets of weights if layers share them; None if every layer has its own."""
+    """Number of distinct sets of weights if layers share them; None if every layer has its own."""
     is_causal: bool = True
     window: int | None = None
-    """Keys that a query of a local layer sees, its own included; None = all. For a bidirectional
-    model this is the whole width, half of it on either side."""
+    """Number of keys that a query sees in a local layer, including its own; None if all. For a
+    bidirectional model this is the full width, half of it on either side."""
     num_local: int = 0
-    """Layers in which queries see only the window; in the others they see everything."""
+    """Number of layers in which queries see only the window; in the others they see all keys."""
     bias_in: bool = False
     """Whether Wq, Wk and Wv have a bias."""
     bias_out: bool = False
@@ -45,13 +45,13 @@ class Shape:
     has_qk_norm: bool = False
     """Whether each head's queries and keys are normalised, with one scale per dimension."""
     norms_span_heads: bool = False
-    """Whether these norms cover all heads together, with a scale per dimension of each head."""
+    """Whether query and key norms span all heads, with a scale for every dimension of each head."""
     norms_shift: bool = False
-    """Whether these norms have a shift beside every scale."""
+    """Whether the query and key norms have a shift for every scale."""
     has_sinks: bool = False
     """Whether each head has a learned logit that belongs to no key."""
     context: int | None = None
-    """Longest sequence that the model was made for, in positions."""
+    """Longest sequence that the model was designed for, in positions."""
 
     def __post_init__(self) -> None:
         """Check every size; raise OptionError for sizes that no model can have."""
@@ -59,8 +59,8 @@ class Shape:
             object.__setattr__(self, name, model_size(name, getattr(self, name)))
         if self.num_heads % self.num_kv_heads:
             raise OptionError(
-                f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: give "
-                f"one of {', '.join(map(str, divisors(self.num_heads)))} KV heads"
+                f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: choose "
+                f"the number of KV heads from {', '.join(map(str, divisors(self.num_heads)))}"
             )
         if self.window is not None:
             object.__setattr__(self, "window", whole_number("window", self.window, least=1))
@@ -70,7 +70,7 @@ class Shape:
 
     @property
     def group(self) -> int:
-        """Query heads that share a KV head."""
+        """Number of query heads that share a KV head."""
         return self.num_heads // self.num_kv_heads
 
     @property
@@ -108,13 +108,13 @@ def make_shape(
     num_layers: int = 1,
     window: int | None = None,
 ) -> Shape:
-    """A shape with the textbook's defaults: the heads divide `d_model` among them."""
+    """A shape with textbook defaults: `d_model` is divided evenly among the heads."""
     d_model, num_heads = model_size("d_model", d_model), model_size("num_heads", num_heads)
     if d_key is None:
         if d_model % num_heads:
             raise OptionError(
-                f"{num_heads} heads cannot share a d_model of {d_model} evenly: give one of "
-                f"{', '.join(map(str, divisors(d_model)))} heads, or a d_key"
+                f"{num_heads} heads cannot share a d_model of {d_model} evenly: choose the "
+                f"number of heads from {', '.join(map(str, divisors(d_model)))}, or give d_key"
             )
         d_key = d_model // num_heads
     return Shape(
@@ -147,7 +147,7 @@ def model_size(name: str, size: int) -> int:
 
 
 def divisors(number: int) -> list[int]:
-    """Every divisor, in ascending order.
+    """Every divisor of `number`, in ascending order.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]

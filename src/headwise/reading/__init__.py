@@ -1,1 +1,1 @@
-"""Text and tensors become batches that a model reads, with facts about every token."""
+"""Turns text and tensors into batches for a model, with facts about every token."""

@@ -1,8 +1,8 @@
-"""A batch: the tensors that a model is called with, and facts about the tokens that it reads.
+"""A batch: the tensors passed to a model, and facts about their tokens.
 
-In: tensors, token ids, and a config that says whether there is a decoder. Out: `Batch`, and which
-tokens are real, special or punctuation, and where the copies of each are. Made from texts by
-`reader.py`, from a user's own tensors by `tensors.py`.
+In: tensors, token ids, and a config that states whether the model has a decoder. Out: a `Batch`,
+which records which tokens are real, special or punctuation, and where each token is repeated.
+`reader.py` makes batches from texts, `tensors.py` from the user's own tensors.
 """
 
 import unicodedata
@@ -16,27 +16,27 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 Inputs = Mapping[str, Tensor]
-"""Arguments of a model's `forward`, by name."""
+"""Arguments to a model's `forward`, by name."""
 
 NO_LABEL = -100
 """The label that torch's losses ignore."""
 
 TEXT_STACKS = ("", "text", "encoder", "decoder", "cross")
-"""Stacks whose positions may be tokens, padded or not."""
+"""Stacks whose positions can be tokens, with or without padding."""
 
 UNDECODABLE = "\ufffd"
-"""The character that decoders write for bytes that are not a whole character."""
+"""The character that decoders write for bytes that do not form a whole character."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenFacts:
-    """Facts about the tokens of a batch; None for unknown ones."""
+    """Facts about the tokens in a batch; an unknown fact is None."""
 
     is_real: Bool[Tensor, "batch position"]
-    """False for padding, which is only before or after a sequence's tokens."""
+    """False for padding, which occurs only before or after a sequence's tokens."""
     ids: Int[Tensor, "batch position"] | None = None
     is_special: Bool[Tensor, "batch position"] | None = None
-    """None without a tokenizer, as is `is_punctuation`."""
+    """Without a tokenizer, `is_special` and `is_punctuation` are None."""
     is_punctuation: Bool[Tensor, "batch position"] | None = None
     _keys: dict[tuple[int, torch.device], "KeyTokens"] = field(
         default_factory=dict, init=False, repr=False
@@ -44,14 +44,14 @@ class TokenFacts:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Positions of the real tokens of each sequence."""
+        """Range of positions of the real tokens in each sequence."""
         starts = self.is_real.int().argmax(1)
         stops = self.is_real.shape[1] - self.is_real.flip(1).int().argmax(1)
         spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
         return [slice(start, stop) for start, stop in spans.tolist()]
 
     def keys(self, sequence: int, device: torch.device) -> "KeyTokens | None":
-        """The real tokens of one sequence, one object for all layers; None if ids are unknown."""
+        """Facts about a sequence's real tokens, cached for all layers; None if ids are unknown."""
         if self.ids is None:
             return None
         if (sequence, device) not in self._keys:
@@ -69,28 +69,28 @@ class TokenFacts:
 
 @dataclass(frozen=True, eq=False)
 class CopyIndex:
-    """Positions sorted by token, copies of a token in the order of the text."""
+    """Positions sorted by token id; copies of a token keep their order in the text."""
 
     order: Int[Tensor, " key"]
     """Position at each rank."""
     rank: Int[Tensor, " key"]
     """Rank of each position."""
     begin: Int[Tensor, " key"]
-    """Rank of the first copy of each position's token."""
+    """Rank of the first copy of the token at each position."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyTokens:
-    """Facts about the real tokens of one sequence."""
+    """Facts about the real tokens in one sequence."""
 
     ids: Int[Tensor, " key"]
     is_special: Bool[Tensor, " key"] | None
-    """None without a tokenizer, as is `is_punctuation`."""
+    """Without a tokenizer, `is_special` and `is_punctuation` are None."""
     is_punctuation: Bool[Tensor, " key"] | None
 
     @cached_property
     def by_token(self) -> CopyIndex:
-        """Where the copies of each token are."""
+        """Lookup table for the copies of each token."""
         order = torch.argsort(self.ids, stable=True)
         in_order, ranks = self.ids[order], torch.arange(len(order), device=order.device)
         is_first = in_order.diff(prepend=in_order[:1] - 1) != 0
@@ -101,21 +101,21 @@ class KeyTokens:
 
     @cached_property
     def has_copy(self) -> Bool[Tensor, " key"]:
-        """Whether the same token occurs earlier."""
+        """Whether the token at each position also occurs earlier."""
         return self.by_token.rank > self.by_token.begin
 
 
 class TokenKinds:
-    """Which of a tokenizer's tokens are special, and which are punctuation."""
+    """Determines which of a tokenizer's tokens are special and which are punctuation."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Look up the special tokens; punctuation is decided when a token first occurs."""
+        """Look up the special tokens; check a token for punctuation when it first occurs."""
         self.tokenizer = tokenizer
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self._is_punctuation: dict[int, bool] = {}
 
     def facts(self, ids: Tensor, is_real: Tensor) -> TokenFacts:
-        """Facts about the tokens of a batch."""
+        """Facts about the tokens in a batch."""
         special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype)
         distinct, place = ids.unique(return_inverse=True)
         for token in distinct.tolist():
@@ -133,7 +133,7 @@ class TokenKinds:
 
 
 def is_punctuation(text: str) -> bool:
-    """Whether a text has only punctuation marks and symbols, and no undecodable bytes.
+    """Whether a text consists only of punctuation marks and symbols, without undecodable bytes.
 
     >>> [is_punctuation(text) for text in ("...", "a.", "", "\\ufffd")]
     [True, False, False, False]
@@ -145,21 +145,21 @@ def is_punctuation(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Inputs of a model, and the facts known about their tokens."""
+    """Inputs to a model, and the known facts about their tokens."""
 
     inputs: Inputs
     tokens: Mapping[str, TokenFacts]
-    """By stack; only "" if all stacks read the same tokens. Empty if the inputs have no tokens."""
+    """By stack, or only under "" if all stacks read the same tokens; empty if there are none."""
     indices: tuple[int, ...]
-    """Number of each sequence among all that are read; random rows are drawn by it."""
+    """Index of each sequence among all sequences read; the random choice of rows depends on it."""
 
     def key_tokens(self, stack: str, size: int) -> TokenFacts | None:
-        """Facts about the `size` keys of a stack; None if the keys are not tokens of this batch."""
+        """Facts about a stack's `size` keys; None if the keys are not tokens in this batch."""
         facts = self.tokens.get("" if set(self.tokens) == {""} else stack)
         return facts if facts is not None and facts.is_real.shape[1] == size else None
 
     def query_tokens(self, stack: str, size: int) -> TokenFacts | None:
-        """Facts about the `size` queries of a stack; None if they are not tokens of this batch."""
+        """Facts about a stack's `size` queries; None if they are not tokens in this batch."""
         return self.key_tokens(query_stack(stack), size)
 
     @property
@@ -170,14 +170,14 @@ class Batch:
 
 
 def query_stack(stack: str) -> str:
-    """The stack whose positions are a stack's queries: the decoder for cross attention."""
+    """The stack that supplies a stack's queries: the decoder for cross-attention, else itself."""
     return "decoder" if stack == "cross" else stack
 
 
 def real_tokens(config: Any, inputs: Inputs, stack: str) -> Bool[Tensor, "batch position"] | None:
-    """True for real positions of a stack, False for padding; None if the inputs have no mask.
+    """True for a stack's real positions, False for padding; None if the inputs have no mask.
 
-    For cross attention these are its keys, which the encoder outputs.
+    For cross-attention, the positions are those of its keys, which come from the encoder.
     """
     if stack not in TEXT_STACKS:
         return None
@@ -189,12 +189,12 @@ def real_tokens(config: Any, inputs: Inputs, stack: str) -> Bool[Tensor, "batch 
 
 
 def input_prefix(config: Any, stack: str) -> str:
-    """Prefix of the names of a stack's inputs: `decoder_` or nothing."""
+    """Prefix for the names of a stack's inputs: `decoder_` or nothing."""
     return "decoder_" if stack == "decoder" and has_decoder(config) else ""
 
 
 def makes_tokens_of_labels(config: Any, inputs: Inputs) -> bool:
-    """Whether the model makes its decoder's tokens from shifted labels: it has no others."""
+    """Whether the model must shift labels to get decoder tokens, because the inputs have none."""
     has_tokens = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
     return has_decoder(config) and not has_tokens
 

@@ -1,7 +1,7 @@
-"""Labels: the text to print beside each query and key.
+"""Labels: the text to print next to each query and key.
 
-In: a batch and its tokenizer. Out: readable tokens, which keys are special, and the word that each
-key is part of.
+In: a batch and its tokenizer. Out: readable tokens, whether each key is special, and the word
+that it is part of.
 """
 
 import unicodedata
@@ -13,21 +13,21 @@ from headwise.reading.batch import UNDECODABLE, Batch, TokenFacts
 from headwise.reading.words import NO_WORD
 
 WORD_STARTS = ("Ġ", "▁")
-"""Tokenizers' signs for a space before a word."""
+"""Characters that tokenizers write for the space before a word."""
 MARKS = str.maketrans({**dict.fromkeys(WORD_STARTS, ""), "Ċ": "\\n"})
-"""Replacements of the signs for a space and for the end of a line."""
+"""Replacements for the characters that tokenizers write for spaces and line breaks."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Texts of the queries and keys."""
+    """Texts to print for queries and keys."""
 
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     is_special: tuple[bool, ...] = ()
-    """For each key; empty if unknown."""
+    """Whether each key is special; empty if unknown."""
     word_of: tuple[int, ...] = ()
-    """Number of the word that each key is part of, -1 for none; empty if unknown."""
+    """Index of the word that each key is part of, -1 for none; empty if unknown."""
 
     @property
     def is_self(self) -> bool:
@@ -38,7 +38,7 @@ class Labels:
 def token_labels(
     batch: Batch, stack: str, tokenizer: Any, num_queries: int, num_keys: int
 ) -> Labels:
-    """Labels of the first sequence of a batch, for a stack's queries and keys."""
+    """Labels for a stack's queries and keys in the first sequence of a batch."""
     facts = batch.key_tokens(stack, num_keys)
     keys = _token_texts(facts, tokenizer, num_keys)
     queries = _token_texts(batch.query_tokens(stack, num_queries), tokenizer, num_queries)
@@ -49,7 +49,7 @@ def token_labels(
 
 
 def _token_texts(facts: TokenFacts | None, tokenizer: Any, size: int) -> tuple[str, ...]:
-    """The readable text of each token; its position if the token is unknown."""
+    """Readable text of each token, or its position if the token is unknown."""
     if facts is None or facts.ids is None or tokenizer is None:
         return tuple(map(str, range(size)))
     ids = facts.ids[0].tolist()
@@ -61,7 +61,7 @@ def _token_texts(facts: TokenFacts | None, tokenizer: Any, size: int) -> tuple[s
 
 
 def token_text(piece: str, text: str) -> str:
-    """A token's decoded text, or its piece in the vocabulary if it does not decode.
+    """A token's decoded text, or its vocabulary entry if it cannot be decoded.
 
     >>> token_text("Ġcaf", " caf"), token_text("##s", "##s"), token_text("Ċ", "\\n")
     ('caf', 's', '\\\\n')
@@ -75,12 +75,12 @@ def token_text(piece: str, text: str) -> str:
 
 
 def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
-    """Number of the word that each token is part of, -1 for special tokens."""
+    """Index of the word that each token is part of; -1 for special tokens."""
     pieces = tokenizer.convert_ids_to_tokens(ids)
     two_words = tokenizer("a a", add_special_tokens=False)["input_ids"]
     marks_starts = any(
         piece.startswith(WORD_STARTS) for piece in tokenizer.convert_ids_to_tokens(two_words)
-    )  # otherwise it marks the pieces that continue words
+    )  # otherwise the tokenizer marks pieces that continue a word
     numbers, word, previous = [], NO_WORD, ""
     for piece, token, is_special in zip(pieces, ids, special, strict=True):
         if is_special:
@@ -100,5 +100,5 @@ def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) 
 
 
 def _is_in_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, an accent, or a part of an undecodable one."""
+    """Whether a character is a letter, digit or accent, or stands for undecodable bytes."""
     return character == UNDECODABLE or unicodedata.category(character or " ")[0] in "LMN"

@@ -1,8 +1,8 @@
-"""The manual: prose that comes with every Python, for calibration if the user gives no text.
+"""The Python manual: prose that comes with Python, to calibrate on if the user gives no text.
 
-In: the language reference in `pydoc_data` and the docstrings of the standard library, whose files
-are read but never run. Out: documents of paragraphs, their sentences, and documents split in two.
-The prose differs a little from one Python version to the next.
+In: the language reference in `pydoc_data` and the docstrings in the standard library, whose files
+are read but never run. Out: documents, their sentences, and documents split into two parts. The
+prose differs slightly between Python versions.
 """
 
 import functools
@@ -19,12 +19,12 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 
 NO_MANUALS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-"""Folders in the library that contain tests or other packages."""
+"""Folders of the standard library to skip: they contain tests or other packages."""
 WORDS_IN_A_SENTENCE = range(5, 51)
 SIGNS_IN_PROSE = 0.06
-"""Largest share of characters other than letters, spaces, commas and stops in prose."""
+"""Prose has at most this share of characters other than letters, spaces, commas and full stops."""
 GLUE_IN_PROSE = 0.2
-"""Smallest share of function words in prose: lists of names and code have fewer."""
+"""Prose has at least this share of function words; lists of names and code have fewer."""
 GLUE = frozenset(
     "a all an and any are as at be been but by can do does for from has have if in into is it its "
     "may more must no not of on one only or other out same should so such than that the their "
@@ -37,7 +37,7 @@ _LITERALS = re.compile(
     r'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'',
     re.DOTALL,
 )
-"""Comments and strings of a Python file; group 1 is the text inside triple double quotes."""
+"""Comments and strings in a Python file; group 1 is the text inside triple double quotes."""
 _MARKS = re.compile(r":[\w:]+:(?=`)|`+|(?<![\w*])\*+(?=\w)|(?<=[^\s*])\*+(?![\w*])")
 _QUOTED = re.compile(r"\"([^\"\s](?:[^\"]*[^\"\s])?)\"|(?<!\w)['`]([^'`\s]+)'(?!\w)")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\(?[0-9a-z][.)])\s+", re.MULTILINE)
@@ -46,7 +46,7 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!vs\.)(?<!cf\.)(?<![A-Z]\.)\s+(?=[A-Z])"
 )
 _UNFINISHED = re.compile(r"(?<=[.!?])\s+[A-Z][^.!?]*:$")
-"""A last sentence that introduces a list or an example, which is not prose."""
+"""A final sentence that ends in a colon, to introduce a list or an example."""
 _SIGNS = re.compile(r"[^\w\s,.]|[\d_]")
 _CODE = re.compile(
     r"[\\=<>{}\[\]@$~^|]|\.\.|--|::|\w\*+\w|\w\(\w|https?:|Copyright"
@@ -58,7 +58,7 @@ _CODE = re.compile(
 def manual_texts() -> tuple[str, ...]:
     """Documents of prose, one per topic or module; no paragraph occurs twice."""
     sources: list[str] = []
-    with suppress(ImportError):  # some systems package it apart
+    with suppress(ImportError):  # some systems package it separately
         from pydoc_data.topics import topics
 
         sources += [text for _, text in sorted(topics.items())]
@@ -66,15 +66,15 @@ def manual_texts() -> tuple[str, ...]:
     for file in _modules(library) if library.is_dir() else ():
         literals = _LITERALS.finditer(file.read_text("utf-8", errors="replace"))
         docstrings = (inspect.cleandoc(literal[1]) for literal in literals if literal[1])
-        sources.append("\n\n".join(docstrings))  # and a little that is not prose
+        sources.append("\n\n".join(docstrings))  # includes a few other triple-quoted strings
     texts = _unique_paragraphs("\n\n".join(_prose(text)) for text in sources)
     if not texts:
-        raise OptionError("this Python has no manual to calibrate on: pass your own texts")
+        raise OptionError("this Python comes without a manual to calibrate on: pass your own texts")
     return texts
 
 
 def split_sentences(texts: Iterable[str]) -> tuple[str, ...]:
-    """Sentences of five to fifty words in the order of the texts, without repeats.
+    """Sentences of five to fifty words, in the order of the texts and without repeats.
 
     >>> split_sentences(["See e.g. Dante on what\\nhell is like. Yes. The rest of it is quiet."])
     ('See e.g. Dante on what hell is like.', 'The rest of it is quiet.')
@@ -91,21 +91,21 @@ def split_sentences(texts: Iterable[str]) -> tuple[str, ...]:
 def split_documents(
     texts: Iterable[str], *, held_out: float = 0.25, seed: int = 0
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Documents to fit on, and held-out ones with a share of about `held_out` of all characters.
+    """Documents to fit on, and held-out documents with about `held_out` of all characters.
 
-    No paragraph is in both. A single document is split between paragraphs.
+    No paragraph is in both parts. A single document is split between paragraphs.
     """
     texts = tuple(texts)
     parts = [part for text in texts for part in split_paragraphs(text)]
-    if len(parts) > 1:  # a single paragraph may be huge, and has no repeats
+    if len(parts) > 1:  # a single paragraph may be huge, but has no repeats
         documents = _unique_paragraphs(texts)
         if len(documents) > 1:
             return _split(documents, held_out, seed)
         parts = [part for text in documents for part in split_paragraphs(text)]
     if len(parts) < 2:
         raise OptionError(
-            f"a text of {format_count(len(parts), 'paragraph')} cannot be split into a part to "
-            "fit on and one held out: pass several documents, or put blank lines between paragraphs"
+            f"a text of {format_count(len(parts), 'paragraph')} cannot be split into a fitted "
+            "and a held-out part: pass several documents, or put blank lines between paragraphs"
         )
     fitted, rest = _split(parts, held_out, seed)
     return ("\n\n".join(fitted),), ("\n\n".join(rest),)
@@ -127,19 +127,19 @@ def _unique_paragraphs(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def split_paragraphs(text: str) -> list[str]:
-    """The paragraphs of a document, which blank lines separate."""
+    """Split a document into paragraphs at blank lines."""
     return [part.strip() for part in _BLANK.split(text) if part.strip()]
 
 
 def _gist(text: str) -> str:
-    """The words of a text in lower case: equal for texts that differ only in marks and case."""
+    """A text's words in lower case: equal for texts that differ only in punctuation and case."""
     return " ".join(re.findall(r"\w+", text.casefold())) or text.strip()
 
 
 def _split(
     units: Sequence[str], held_out: float, seed: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The units in two parts, neither empty, as close to the share as a shuffled order allows."""
+    """Two nonempty random parts of `units`; the second has about `held_out` of the characters."""
     order = random.Random(seed).sample(range(len(units)), len(units))
     sizes = list(accumulate(len(units[place]) for place in order))
     target = held_out * sizes[-1]
@@ -150,7 +150,7 @@ def _split(
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """Python files in a folder and below, sorted, without tests and other packages."""
+    """Python files in a folder and its subfolders, sorted, except tests and other packages."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.suffix == ".py":
             yield entry
@@ -169,7 +169,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _reads_as_prose(line: str) -> bool:
-    """Whether a paragraph is English sentences, not code, grammar, names or tables.
+    """Whether a paragraph consists of English sentences, not code, grammar, names or tables.
 
     >>> _reads_as_prose("The rest of it is quiet."), _reads_as_prose("int x, float y, str z.")
     (True, False)

@@ -1,11 +1,11 @@
-"""Reading: texts become windows of tokens, and windows become batches.
+"""Reading: cuts texts into windows of tokens, and joins windows into batches.
 
 In: texts, a tokenizer and a model's config. Out: batches for the model, in an order that depends
-only on the texts. Runs no model. Batches of a user's own tensors are made in `tensors.py`.
+only on the texts. Does not run the model. `tensors.py` makes batches from the user's own tensors.
 
 Documents longer than the limit are cut into windows of that length without overlap, each with the
-tokenizer's special tokens around it; a last window with fewer than two tokens of text is dropped.
-Windows of similar length share a batch, padded on the right.
+tokenizer's special tokens around it; a final window with fewer than two tokens of text is dropped.
+Windows of similar length share a batch, which is padded on the right.
 """
 
 import math
@@ -23,24 +23,24 @@ from headwise.errors import OptionError
 from headwise.reading.batch import Batch, TokenKinds, has_decoder
 
 BATCH_TOKENS = 4096
-"""Most tokens in a batch, padding included, unless a single window has more."""
+"""Maximum number of tokens in a batch, including padding, unless a single window has more."""
 BATCH_WINDOWS = 32
 SHORTEST = 2
-"""Fewest tokens of text in a window: a single token has nothing to look at."""
+"""Minimum number of text tokens in a window: a single token has no other to attend to."""
 LONG_TOKEN = 16
-"""More characters than most tokens have: from a long text, this many are read per wanted token."""
+"""Number of characters to read from a long text per token needed: most tokens are shorter."""
 SURPLUS = 64
-"""Extra tokens to read from a text: the last ones may depend on what follows."""
+"""Number of extra tokens to read, because the last tokens may depend on the text after them."""
 UNLIMITED = 2048
-"""Tokens in a window if neither model nor tokenizer has a limit."""
+"""Number of tokens in a window if neither the model nor the tokenizer has a limit."""
 UNKNOWN = 10**9
-"""Limits from here on are unknown: transformers writes 10^30 for them."""
+"""A limit this large means that the limit is unknown: transformers then uses 10^30."""
 
 LIMITS = (
     *("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len"),
     *("seq_length", "max_target_positions"),
 )
-"""Config names for the most tokens that a model reads."""
+"""Config keys for the maximum number of tokens that a model reads."""
 PADDED_POSITIONS = (
     *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet"),
     *("longformer", "data2vec-text", "ibert", "xmod", "luke"),
@@ -48,8 +48,8 @@ PADDED_POSITIONS = (
 """Model types whose positions start after the padding id, which lowers their limit."""
 
 FEWEST_PERIODS = 5
-"""With five periods in turn, none covers the 0.4 of rows that would make a head an induction
-head."""
+"""Minimum number of periods in use: a head that matches one period in five stays below the share
+of rows, 0.4, that would make it an induction head."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Window:
     """Consecutive tokens that a model reads at once."""
 
     index: int
-    """Number of the window among all windows of the texts."""
+    """Index of the window among all windows of the texts."""
     ids: tuple[int, ...]
 
 
 class Reader(TokenKinds):
-    """A tokenizer and a model's limits: cuts texts into windows, and joins these into batches."""
+    """Cuts texts into windows that fit a model's limits, and joins windows into batches."""
 
     def __init__(self, tokenizer: Any, config: Any, *, length: int | None = None) -> None:
-        """Make windows of at most `length` tokens, and no more than the model's limit."""
+        """Limit windows to `length` tokens, or to the model's own limit if that is lower."""
         super().__init__(tokenizer)
         self.config = config
         limits = [limit for limit in (length, token_limit(tokenizer, config)) if limit is not None]
@@ -80,14 +80,14 @@ class Reader(TokenKinds):
             )
 
     def windows(self, texts: Iterable[str], max_tokens: int | None = None) -> list[Window]:
-        """Every window of the texts, up to `max_tokens` tokens in all."""
+        """All windows cut from the texts, up to `max_tokens` tokens in total."""
         before, after = self.around
         left = math.inf if max_tokens is None else max_tokens
         least = self.num_around + SHORTEST
         if left < least:
             raise OptionError(
                 f"max_tokens is {max_tokens}: it must be at least {least}, which is {SHORTEST} "
-                "tokens of text with the special tokens around them",
+                "tokens of text plus the special tokens around them",
                 option="max_tokens",
             )
         windows: list[Window] = []
@@ -106,12 +106,12 @@ class Reader(TokenKinds):
         if not windows:
             raise OptionError(
                 f"there is too little text to read: it must have at least {SHORTEST} tokens, "
-                f"which are {least} with the special tokens around them"
+                f"or {least} with the special tokens around them"
             )
         return windows
 
     def first_ids(self, text: str, most: int | float) -> list[int]:
-        """All tokens of a short text; at least the first `most` of a long one."""
+        """All token ids of a short text, or at least the first `most` token ids of a long one."""
         size = LONG_TOKEN * (most + SURPLUS)
         while size < len(text):
             end = max(text.rfind(" ", 0, int(size)), text.rfind("\n", 0, int(size)))
@@ -122,7 +122,7 @@ class Reader(TokenKinds):
         return self.ids(text)
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of a text without special tokens around it."""
+        """Token ids of a text, without special tokens around them."""
         check_characters("the text", text)
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
@@ -130,7 +130,7 @@ class Reader(TokenKinds):
     def batches(
         self, windows: Sequence[Window], most_tokens: int = BATCH_TOKENS
     ) -> list[list[Window]]:
-        """Windows in groups for one batch each: longest first, similar lengths together."""
+        """Group windows into batches: longest first, similar lengths together."""
         groups: list[list[Window]] = []
         for window in sorted(windows, key=lambda window: (-len(window.ids), window.index)):
             last = groups[-1] if groups else []
@@ -166,7 +166,7 @@ class Reader(TokenKinds):
         """One whole text as a batch; raises OptionError if it is longer than the model's limit."""
         if len(self.first_ids(text, self.length)) + self.num_around > self.length:
             raise OptionError(
-                f"the text is longer than the {self.length:,} tokens that the model reads: use a "
+                f"the text is longer than the {self.length:,} tokens that the model reads: use "
                 "part of it"
             )
         return self.batch(self.windows([text]), device)
@@ -178,7 +178,7 @@ def as_documents(texts: str | Sequence[str] | None) -> list[str] | None:
         return None
     if isinstance(texts, PathLike) or not isinstance(texts, Iterable):
         raise OptionError(
-            f"texts is {texts!r}: pass the text itself as str, such as Path.read_text returns",
+            f"texts is {texts!r}: pass the text itself as a str, as returned by Path.read_text()",
             option="texts",
         )
     documents = [texts] if isinstance(texts, str) else list(texts)
@@ -186,18 +186,18 @@ def as_documents(texts: str | Sequence[str] | None) -> list[str] | None:
         if not isinstance(text, str):
             raise OptionError(f"a text is a {type(text).__name__}: pass documents as str")
         is_file = False
-        with suppress(OSError, ValueError):  # too long for a name, or not a valid one
+        with suppress(OSError, ValueError):  # too long for a file name, or not a valid one
             is_file = len(text.split()) == 1 and Path(text).expanduser().is_file()
         if is_file:
             raise OptionError(
-                f"the text {text!r} is the name of a file: pass its contents, as "
-                f"Path({text!r}).read_text() returns them"
+                f"the text {text!r} is the name of a file: pass its contents with "
+                f"Path({text!r}).read_text()"
             )
     return documents
 
 
 def token_limit(tokenizer: Any, config: Any) -> int | None:
-    """Most tokens that model and tokenizer are made for; None if neither states a limit."""
+    """Maximum number of tokens for the model and tokenizer; None if neither states a limit."""
     text_config = getattr(config, "text_config", None) or config
     limits = [limit for name in LIMITS if (limit := getattr(text_config, name, None) or 0) > 0]
     if getattr(text_config, "model_type", "") in PADDED_POSITIONS:
@@ -220,11 +220,11 @@ def _special_tokens_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, 
 def repeat_windows(
     reader: Reader, *, count: int, seed: int, shortest: int = 20, longest: int = 60
 ) -> list[Window]:
-    """Windows of random tokens, each repeated once after a random period.
+    """Windows in which a random sequence of tokens occurs twice; its length, the period, varies.
 
     With one period for all windows, a head that looks back by a fixed distance would look like an
-    induction head. If the windows are short, shorter periods join and all take turns, so that none
-    dominates; if even these are too few, there are no windows.
+    induction head. If the windows are short, shorter periods are allowed and all are used in turn,
+    so that none dominates; if there are still too few periods, the result is empty.
     """
     generator = torch.Generator().manual_seed(seed)
     ordinary = [token for token in range(len(reader.tokenizer)) if token not in reader.special_ids]

@@ -1,7 +1,7 @@
-"""Tensors that the user made: checked, and turned into batches.
+"""Checks the user's own tensors and turns them into batches.
 
-In: mappings from the names of a model's inputs to tensors. Out: `Batch`, or an error that says what
-the model cannot read. Texts are read by `reader.py`.
+In: mappings from a model's input names to tensors. Out: a `Batch`, or an error that says what the
+model cannot read. `reader.py` reads texts.
 """
 
 import inspect
@@ -28,13 +28,13 @@ TEXT_INPUTS = (
     *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),
     *("inputs_embeds", "decoder_inputs_embeds", "token_type_ids", "position_ids", "labels"),
 )
-"""Inputs of models that read only text; `Reader` makes the first four."""
+"""Inputs to models that read only text; `Reader` makes the first four."""
 
 
 def batch_from_tensors(
     tensors: Inputs, config: Any, kinds: TokenKinds | None = None, first: int = 0
 ) -> Batch:
-    """A batch of tensors; `first` is the number of its first sequence among all.
+    """A batch made from tensors; `first` is the index of its first sequence among all sequences.
 
     Without `kinds`, special tokens and punctuation are unknown.
     """
@@ -63,11 +63,11 @@ def _token_facts(
 
 
 def as_batches(inputs: Any) -> list[Inputs]:
-    """The batches as a list; raises unless every one is a mapping from names to tensors."""
+    """The batches as a list; raises unless each batch is a mapping from names to tensors."""
     if isinstance(inputs, Mapping | Tensor) or not isinstance(inputs, Iterable):
         raise OptionError(
-            f"inputs is a {type(inputs).__name__}: pass a list of mappings from the names of the "
-            "model's inputs to tensors",
+            f"inputs is a {type(inputs).__name__}: pass a list of mappings from the model's "
+            "input names to tensors",
             option="inputs",
         )
     batches = list(inputs)
@@ -80,11 +80,11 @@ def as_batches(inputs: Any) -> list[Inputs]:
 
 
 def check_tensors(tensors: Any) -> None:
-    """Raise unless `tensors` maps names to tensors, tokens and masks are `[batch, position]`."""
+    """Raise unless `tensors` maps names to tensors, with tokens and masks `[batch, position]`."""
     if not isinstance(tensors, Mapping):
         raise OptionError(
             f"a batch of inputs is a {type(tensors).__name__}: pass a list of mappings from the "
-            "names of the model's inputs to tensors"
+            "model's input names to tensors"
         )
     for name, tensor in tensors.items():
         is_tensor = tensor is None or isinstance(tensor, Tensor)
@@ -113,20 +113,20 @@ def check_tensors(tensors: Any) -> None:
 
 
 def _check_padding(name: str, mask: Tensor) -> None:
-    """Raise MaskError if a mask hides tokens between others: distances would be wrong."""
+    """Raise MaskError if a mask hides tokens between visible ones: distances would be wrong."""
     starts = mask.bool().int().diff(dim=1, prepend=torch.zeros_like(mask[:, :1]).int()) > 0
     if len(broken := (starts.sum(1) > 1).nonzero()[:, 0]):
         raise MaskError(
-            f"{name} hides tokens between others in sequence {int(broken[0])}: it may be 0 only "
-            "before or after the tokens"
+            f"{name} hides tokens between visible ones in sequence {int(broken[0])}: it may be 0 "
+            "only before or after the tokens"
         )
 
 
 def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = False) -> None:
-    """Raise OptionError if the model has no input of a name; labels are always allowed.
+    """Raise OptionError if a name is not one of the model's inputs; `labels` is always allowed.
 
-    Most models accept and ignore any name. Unless `is_strict`, only names that are nearly one of
-    such a model's inputs are errors.
+    Most models accept and ignore unknown names. For such a model, unless `is_strict`, only a name
+    that resembles one of its inputs is an error.
     """
     parameters = inspect.signature(model.forward).parameters
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -141,13 +141,13 @@ def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = Fa
 
 
 def non_text_inputs(tensors: Inputs, tokenizer: Any = None) -> list[str]:
-    """Names of inputs that are neither text nor made from it by the tokenizer."""
+    """Names of inputs that are neither text nor made from text by the tokenizer."""
     known = {*TEXT_INPUTS, *getattr(tokenizer, "model_input_names", ())}
     return [name for name, value in tensors.items() if value is not None and name not in known]
 
 
 def why_unreadable(config: Any, tensors: Inputs) -> str:
-    """Reason why a model cannot read these tokens: too many, or unknown; "" if it can."""
+    """Reason why a model cannot read these tokens (too many, or unknown); "" if it can."""
     text_config = getattr(config, "text_config", None) or config
     size, limit = getattr(text_config, "vocab_size", None), token_limit(None, config)
     sizes = {"": size, "decoder_": getattr(config, "decoder_vocab_size", None) or size}
@@ -159,8 +159,8 @@ def why_unreadable(config: Any, tensors: Inputs) -> str:
         if vocabulary is not None and not 0 <= lowest <= highest < vocabulary:
             wrong = lowest if lowest < 0 else highest
             return (
-                f"{prefix}input_ids has {wrong}, but its vocabulary is 0..{vocabulary - 1}: use "
-                "the model's own tokens"
+                f"{prefix}input_ids has {wrong}, but the vocabulary is 0..{vocabulary - 1}: use "
+                "the model's own tokenizer"
             )
         if limit is not None and length > limit:
             return (

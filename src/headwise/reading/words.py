@@ -1,7 +1,7 @@
-"""Words: from words to a tokenizer's pieces, and from weights of pieces to weights of words.
+"""Words: maps words to a tokenizer's pieces, and weights of pieces to weights of words.
 
-In: words and any tokenizer with Hugging Face's call interface, or weights and the word of each
-token. Out: token ids with their words, or weights between words.
+In: words and any tokenizer with Hugging Face's call interface, or weights and each token's
+word. Out: token ids with their words, or weights between words.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ CLOSING = frozenset(",.;:!?")  # marks without a space before them
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids of a sentence, and the number of each token's word, -1 for none."""
+    """Token ids of a sentence, and the index of each token's word (-1 for none)."""
 
     input_ids: list[int]
     word_of_token: list[int]
@@ -56,13 +56,13 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
         pieces = tokenizer(text, return_offsets_mapping=True)
     except NotImplementedError as err:
         raise OptionError(
-            f"{type(tokenizer).__name__} does not map tokens to characters: use one that "
-            "transformers loads from a tokenizer.json"
+            f"{type(tokenizer).__name__} does not map tokens to characters: use a "
+            "tokenizer that transformers loads from a tokenizer.json"
         ) from err
     word_of_token = []
     for start, end in pieces["offset_mapping"]:
         shares = [min(end, last) - max(start, first) for first, last in spans]
-        most = max(shares, default=0)  # the first word counts if several tie
+        most = max(shares, default=0)  # the first word wins a tie
         word_of_token.append(shares.index(most) if most > 0 else NO_WORD)
     if set(word_of_token) - {NO_WORD} != set(range(len(spans))):
         return None
@@ -72,10 +72,10 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
 def merge_pieces(
     weights: Float[Tensor, "heads query key"], word_of_token: Sequence[int]
 ) -> Float[Tensor, "heads word word"]:
-    """Share of its attention that each word gives each word.
+    """Share of each word's attention that goes to each word.
 
-    Weights are summed over the pieces of the word looked at and averaged over the pieces of the
-    word that looks; tokens without a word are dropped (Clark 2019,
+    Weights are summed over the pieces of the attended word and averaged over the pieces of the
+    attending word; tokens without a word are dropped (Clark 2019,
     https://arxiv.org/abs/1906.04341).
     """
     place = torch.tensor(word_of_token, dtype=torch.long, device=weights.device)

@@ -1,1 +1,1 @@
-"""A task -> how many heads it takes, by training small models."""
+"""Finds how many heads a task needs by training small models."""

@@ -1,7 +1,7 @@
-"""Characters: the next character of real text, with nothing planted in it.
+"""Characters: a task to predict the next character of real text.
 
-Nobody knows which heads this task needs, unlike the tasks on random symbols. The text is the user's
-file or, by default, the sources of Python's own library, which are on every machine.
+In contrast to the tasks on random symbols, nobody knows which heads this task needs. The text is
+the user's file or, by default, the source code of Python's standard library.
 """
 
 import functools
@@ -22,7 +22,7 @@ from headwise.files import read_text
 from headwise.sweeps.task import NOWHERE, SweepTask, TaskExamples, TaskShape
 
 HELD_OUT = 0.1
-"""Share of the text, at its end, that is never trained on."""
+"""Share of the text that is held out from training, taken from its end."""
 DEFAULT_SIZE = 1_000_000
 """Number of characters read from Python's library."""
 
@@ -35,10 +35,10 @@ class Characters(SweepTask):
     layers: ClassVar[int] = 2
 
     text: str = ""
-    """Path of a text file; empty for the sources of Python's library."""
+    """Path to a text file; empty for the source code of Python's library."""
     length: int = 64
     alphabet: int = 96
-    """Number of characters to distinguish, the most frequent ones; the others become one symbol."""
+    """How many of the most frequent characters to distinguish; all others become one symbol."""
 
     def __post_init__(self) -> None:
         """Read the text; raise OptionError if it is too short to hold anything out."""
@@ -59,7 +59,7 @@ class Characters(SweepTask):
 
     @property
     def shape(self) -> TaskShape:
-        """Symbols and answers are the alphabet, and one symbol for all other characters."""
+        """Symbols and answers are the alphabet plus one symbol for all other characters."""
         symbols = self.alphabet + 1
         return TaskShape(("next",), symbols, symbols, self.length)
 
@@ -73,7 +73,7 @@ class Characters(SweepTask):
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
         """Characters as numbers: the part to train on, and the held-out end.
 
-        A number is a character's rank by frequency; among equals, the lower code comes first.
+        A number is a character's rank by frequency; in a tie, the lower code point comes first.
         """
         codes = np.frombuffer(self.full_text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         counts = np.bincount(codes, minlength=sys.maxunicode + 1)
@@ -94,7 +94,7 @@ class Characters(SweepTask):
         return hashlib.sha256(self.full_text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
-        """Windows at random positions of the text."""
+        """Windows at random positions in the text."""
         part = self.parts[held_out]
         starts = torch.randint(len(part) - self.length, (count,), generator=random)
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
@@ -104,7 +104,7 @@ class Characters(SweepTask):
 
 @functools.cache
 def library_text() -> str:
-    """Sources of Python's library, in the order of their file names."""
+    """Source code of Python's library, in the order of its file names."""
     parts, size = [], 0
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         parts.append(file.read_text(encoding="utf-8", errors="replace"))
@@ -112,5 +112,5 @@ def library_text() -> str:
         if size >= DEFAULT_SIZE:
             break
     if not parts:
-        raise OptionError("Python's library has no source files here: give a text file as text")
+        raise OptionError("Python's library has no source files here: set text to a file's path")
     return "\n".join(parts)[:DEFAULT_SIZE]

@@ -28,14 +28,14 @@ SEQUENCES = 16
 
 @dataclass(frozen=True)
 class HeadFigures:
-    """Figures of one head of a trained model."""
+    """Measured figures for one head of a trained model."""
 
     head: str
     roles: tuple[str, ...]
     entropy: float
-    """Normalised: 0 if it attends to one position, 1 if to all equally."""
+    """Normalised: 0 if the head attends to one position, 1 if to all positions equally."""
     largest: float
-    """Mean of its largest weight."""
+    """Mean over queries of the largest weight."""
     looks: dict[str, float]
     """Mean weight on the position of the answer, by question."""
 
@@ -44,7 +44,7 @@ class HeadFigures:
 def measure_heads(
     model: nn.Module, examples: TaskExamples, questions: tuple[str, ...]
 ) -> tuple[HeadFigures, ...]:
-    """Figures of every head, layer by layer."""
+    """Figures for every head, layer by layer."""
     examples = examples[:SEQUENCES]
     ids = examples.symbols[..., 0]
     none = torch.zeros_like(ids, dtype=torch.bool)
@@ -70,7 +70,7 @@ def measure_heads(
             looks={
                 name: weight
                 for name, weight in zip(questions, weights_by_question, strict=True)
-                if math.isfinite(weight)  # NaN for a question whose answers have no place
+                if math.isfinite(weight)  # NaN for a question whose answers have no position
             },
         )
         for head, (_, row), weights_by_question in zip(

@@ -22,7 +22,7 @@ FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
 CLOSE = 0.01
 """Accuracies that differ by no more than this count as the same."""
 LEARNED = 0.1
-"""Share of the way from a guess to 1 that the best model must reach to count as having learned;
+"""Share of the gap from a guess to 1 that the best model must close to count as having learned;
 smaller differences come from seeds as often as from heads."""
 LINE_NAMES = {
     "split": "d_key = d_model / heads",
@@ -101,7 +101,7 @@ class Sweep:
         )
 
     def in_words(self) -> list[str]:
-        """One sentence per group: which heads are enough."""
+        """One sentence per group: the fewest heads that are enough."""
         table, guess = self.summary, self.settings.task.best_guess
         groups = table.groupby("group", sort=False)
         return [_sentence(str(group), rows, guess) for group, rows in groups]
@@ -140,9 +140,9 @@ class Sweep:
         }
 
     def svg(self) -> str:
-        """Plot of accuracy against heads, with bars from the lowest to the highest seed.
+        """Plot of accuracy against number of heads, with bars from the lowest to the highest seed.
 
-        The x axis is d_key if the group `narrow`, in which only d_key differs, is shown.
+        The x axis is d_key if the sweep has the group `narrow`, in which only d_key varies.
         """
         table, settings = self.summary, self.settings
         is_by_width = "narrow" in settings.groups
@@ -175,7 +175,7 @@ class Sweep:
     _repr_svg_ = svg
 
     def write(self, folder: Path) -> None:
-        """Write every file of the sweep, beside the records."""
+        """Write the tables, the JSON file and the plot of the sweep to `folder`."""
         for name, frame in (("runs", self.runs), ("heads", self.heads), ("summary", self.summary)):
             write_aside(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
         write_aside(folder / "sweep.json", json.dumps(self.as_json(), indent=1))
@@ -183,7 +183,7 @@ class Sweep:
 
 
 def _sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
-    """Accuracies of one group, and the fewest heads that are enough if a model has learned."""
+    """Accuracies of one group and, if a model has learned, the fewest heads that are enough."""
     best = float(rows["accuracy"].max())
     by = "num_heads" if group in ("split", "free") else "parameters"
     fewest = rows[rows["accuracy"] >= best - CLOSE].sort_values(by, kind="stable").iloc[0]
@@ -200,7 +200,7 @@ def _heads(row: pd.Series) -> str:
 
 
 def best_rate(pilots: Sequence[RunRecord]) -> float:
-    """Learning rate of the run with the lowest held-out loss; among equals, the smallest."""
+    """Learning rate of the run with the lowest held-out loss; ties go to the smallest rate."""
 
     def rank(pilot: RunRecord) -> tuple[float, float]:
         loss = pilot.outcome.loss

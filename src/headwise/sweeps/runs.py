@@ -1,6 +1,6 @@
-"""Runs of a sweep -> RunRecords, in this process or in others, each saved as soon as it is done.
+"""Runs -> RunRecords: trains in this process or in others, and saves each record when it is done.
 
-A run whose record is saved already is not trained again, so a stopped sweep resumes. The training
+A run with a saved record is not trained again, so a stopped sweep can resume. The training
 processes run this module: `python -m headwise.sweeps.runs SETTINGS` reads one run per line.
 """
 
@@ -25,7 +25,7 @@ from headwise.sweeps.training import Outcome, train
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """One model to train: its variant, learning rate and seed."""
 
     variant: Variant
     rate: float
@@ -33,14 +33,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of its file."""
+        """Name of the run's file, without the extension."""
         variant = self.variant
         heads = f"{variant.num_heads}x{variant.d_key}"
         return f"{variant.group}-{heads}-rate{self.rate!r}-seed{self.seed}"
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """Everything that decides the outcome; runs of different groups may share it."""
+        """Everything that determines the outcome; runs in different groups may share it."""
         variant = self.variant
         return variant.num_heads, variant.d_key, variant.d_value, self.rate, self.seed
 
@@ -86,9 +86,9 @@ def train_run(settings: SweepSettings, run: Run) -> RunRecord:
 def train_all(
     runs: Sequence[Run], folder: Path | None, pool: "TrainingPool", on_done: Callable[[], None]
 ) -> list[RunRecord]:
-    """Records of all runs, in their order; trains those not saved in `folder`, each shape once.
+    """Records of all runs, in order; trains runs that are not saved in `folder`, each shape once.
 
-    Calls `on_done` once per run, also for those that were saved already.
+    Calls `on_done` once per run, including runs that were already saved.
     """
     records: dict[Run, RunRecord] = {}
     missing: dict[tuple[float, ...], list[Run]] = {}
@@ -117,14 +117,14 @@ def _read_record(path: Path) -> RunRecord:
 
 
 class TrainingPool(AbstractContextManager["TrainingPool"]):
-    """Trains runs in this process, or in several others that start when they are needed."""
+    """Trains runs in this process, or in several others that it starts when needed."""
 
     def __init__(self, settings: SweepSettings, processes: int) -> None:
         """Train up to `processes` models at a time."""
         self.settings, self.processes = settings, processes
         self.workers: list[TrainingProcess] = []
         self._idle: SimpleQueue[TrainingProcess] = SimpleQueue()
-        self._threads = ThreadPoolExecutor(max_workers=processes)  # one waits for each process
+        self._threads = ThreadPoolExecutor(max_workers=processes)  # one thread per process
 
     def __exit__(self, *_: object) -> None:
         """Kill every process, then wait for the threads that read from them."""
@@ -137,7 +137,7 @@ class TrainingPool(AbstractContextManager["TrainingPool"]):
                 pass
 
     def train(self, runs: Sequence[Run]) -> Iterator[RunRecord]:
-        """Records in the order in which the trainings end."""
+        """Train the runs, and yield each record as soon as its run ends."""
         if self.processes == 1:
             yield from (train_run(self.settings, run) for run in runs)
             return
@@ -159,7 +159,7 @@ class TrainingProcess(subprocess.Popen[str]):
     """Another process that trains one run at a time; see `serve_runs`."""
 
     def __init__(self, settings: SweepSettings) -> None:
-        """Start the process, which takes some seconds to import torch."""
+        """Start the process, which needs a few seconds to import torch."""
         super().__init__(
             [sys.executable, "-m", "headwise.sweeps.runs", json.dumps(settings.as_json())],
             stdin=subprocess.PIPE,
@@ -169,7 +169,7 @@ class TrainingProcess(subprocess.Popen[str]):
         )
 
     def train(self, run: Run) -> RunRecord:
-        """Train a run there; raises HeadwiseError if that fails."""
+        """Send a run to the process and wait for its record; raises HeadwiseError if that fails."""
         assert self.stdin is not None and self.stdout is not None
         try:
             print(json.dumps(run.to_json()), file=self.stdin, flush=True)
@@ -189,7 +189,7 @@ class TrainingProcess(subprocess.Popen[str]):
 
 
 def serve_runs(settings_json: str) -> None:
-    """Train the run in each line of stdin; print its record, or the error, as a line of JSON."""
+    """Train the run on each line of stdin, and print its record or the error as a line of JSON."""
     settings = None
     for line in sys.stdin:
         try:

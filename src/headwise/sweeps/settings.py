@@ -21,20 +21,20 @@ TASKS: dict[str, type[SweepTask]] = {
 GROUPS = ("split", "free", "big", "narrow")
 """Groups of variants, each of which answers one question:
 
-split: every number of heads that divides d_model: same parameters, ever thinner heads;
-free: more and more heads of one width: nothing gets thinner, parameters grow;
-big: one head with the parameters of all heads of `free` together;
-narrow: one head with ever narrower keys, and values as wide as d_model.
+split: every number of heads that divides d_model; heads get narrower, parameters stay the same;
+free: growing numbers of heads of a fixed width, so the parameters grow as well;
+big: one head with as many parameters as all heads of a `free` variant together;
+narrow: one head with keys of different widths, and values as wide as d_model.
 """
 DEFAULT_GROUPS = {"relations": ("split", "free", "big"), "recall": ("narrow", "split")}
-"""Groups that suit a task; `split` and `free` for every other."""
+"""Default groups by task; `split` and `free` for every other task."""
 PILOT_SEED = 10_000
-"""Seed of the runs that choose a learning rate; they are not part of the results."""
+"""Seed for the runs that choose a learning rate; they are not part of the results."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One shape of attention."""
+    """One of the attention shapes to compare."""
 
     group: str
     num_heads: int
@@ -44,17 +44,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How every model of a sweep is trained."""
+    """How every model in a sweep is trained."""
 
     d_model: int = 32
     layers: int = 1
     steps: int = 1500
     batch: int = 32
     warmup: float = 0.05
-    """Share of the steps over which the learning rate rises; it falls to 0 over the others."""
+    """Share of the steps over which the learning rate rises; it falls to 0 over the rest."""
     weight_decay: float = 0.01
     checks: int = 20
-    """Number of tests on held-out sequences during training."""
+    """Number of evaluations on held-out sequences during training."""
     held_out: int = 512
     solved: float = 0.995
     """Training ends when held-out accuracy reaches this twice in a row."""
@@ -70,20 +70,20 @@ QUICK = TrainingSettings(steps=600, checks=12, held_out=256)
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """Everything that decides the results of a sweep."""
+    """Everything that determines the results of a sweep."""
 
     task: SweepTask = field(default_factory=Relations)
     groups: tuple[str, ...] = ()
-    """Groups of variants; empty for those that suit the task."""
+    """Groups of variants; empty for the task's defaults."""
     recipe: TrainingSettings = field(default_factory=TrainingSettings)
     width: int = 8
     """Head size in the group `free`."""
     rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
-    """Learning rates that every variant tries once."""
+    """Learning rates to try once for every variant."""
     seeds: int = 5
 
     def __post_init__(self) -> None:
-        """Fill in the groups, and check every value."""
+        """Fill in the groups and check every value."""
         groups = self.groups or DEFAULT_GROUPS.get(self.task.name, ("split", "free"))
         object.__setattr__(self, "groups", tuple(dict.fromkeys(groups)))
         object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
@@ -98,7 +98,7 @@ class SweepSettings:
         if self.recipe.layers < self.task.layers_needed:
             raise OptionError(
                 f"layers is {self.recipe.layers}: {self.task.name} with these settings needs "
-                f"{self.task.layers_needed}",
+                f"at least {self.task.layers_needed}",
                 option="layers",
             )
 

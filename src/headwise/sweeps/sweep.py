@@ -1,4 +1,4 @@
-"""Settings -> Sweep: every variant trained with every seed, at its own best learning rate.
+"""Settings -> Sweep: trains every variant with every seed, at the variant's best learning rate.
 
 To choose the rate, every variant is trained once at each rate, with a seed used for nothing else;
 the rate with the lowest loss on held-out sequences wins.
@@ -22,7 +22,7 @@ from headwise.sweeps.settings import PILOT_SEED, SweepSettings, make_settings
 from headwise.sweeps.task import SweepTask
 
 STAGE = "training"
-"""The only stage of a sweep, for its progress."""
+"""Name of a sweep's only stage in progress reports."""
 
 
 def sweep(
@@ -38,11 +38,11 @@ def sweep(
 ) -> Sweep:
     """Train small transformers that differ only in their heads, and report what each can do.
 
-    `options` are settings of the training and the sweep: d_model, layers, steps, batch, seeds,
-    rates, groups, width; and, if `task` is a name, of the task: relations=3. Instead, `settings`
-    may contain the task and all options. Without either, the task is relations. A folder `out`
-    saves every run, and a stopped sweep resumes there. Your own SweepTask trains in this process
-    only.
+    `options` are settings for the training and the sweep (d_model, layers, steps, batch, seeds,
+    rates, groups, width) and, if `task` is a name, for the task, such as relations=3. Or pass the
+    task and all options as `settings`. The default task is relations. If you give a folder `out`,
+    every run is saved there, and a stopped sweep resumes. Models for your own SweepTask are trained
+    only in this process.
 
     result = headwise.sweep("relations", quick=True)
     result.summary  # accuracy against the number of heads
@@ -93,7 +93,7 @@ def _train_variants(
 
 
 def _open_folder(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
-    """Prepare `folder` and return the folder of its records.
+    """Prepare `folder` and return its subfolder for records.
 
     Raises OutputError if it contains another sweep or other files, unless `force`.
     """

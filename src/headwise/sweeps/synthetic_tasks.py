@@ -1,6 +1,6 @@
 """Three tasks on random symbols: Relations, Recall and Brackets.
 
-Settings and a generator go in, TaskExamples come out. docs/sweep.md describes tasks and results.
+They generate random TaskExamples. docs/sweep.md describes the tasks and their results.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ def _back(letters: Letters, steps: int) -> Letters:
 
 
 def _last_equal(letters: Letters) -> Letters:
-    """Position of the last earlier equal letter."""
+    """Position of the last equal letter before each position."""
     is_earlier_equal = (letters[:, :, None] == letters[:, None]).tril(-1)
     return (is_earlier_equal * torch.arange(1, letters.shape[1] + 1)).amax(-1) - 1
 
 
 def _largest(letters: Letters) -> Letters:
-    """Position of the largest earlier letter; the last one among equals."""
+    """Position of the largest letter before each position; the last one if several tie."""
     size = letters.shape[1]
     ranks = letters * size + torch.arange(size)
     best = ranks.cummax(1).values[:, :-1] % size
@@ -38,14 +38,14 @@ def _largest(letters: Letters) -> Letters:
 
 
 def _after_equal(letters: Letters) -> Letters:
-    """Position after the last equal letter. Needs two layers: no key knows what was before it."""
+    """Position after the last equal letter. Needs two layers: a key lacks the letter before it."""
     places = _last_equal(letters)
     after = torch.where(places == NOWHERE, NOWHERE, places + 1)
     return torch.where(after < torch.arange(letters.shape[1]), after, NOWHERE)
 
 
 def _read_at(symbols: Letters, places: Letters) -> Letters:
-    """The symbol at each place; `NO_ANSWER` where the place is `NOWHERE`."""
+    """The symbol at each position in `places`; `NO_ANSWER` where it is `NOWHERE`."""
     answers = symbols.gather(1, places.clamp(min=0))
     return answers.masked_fill(places == NOWHERE, NO_ANSWER)
 
@@ -55,8 +55,8 @@ class Relations(SweepTask):
     """Report several earlier letters at every position.
 
     Each relation needs its own attention pattern. One softmax gives one pattern: if it attends to
-    four positions, it returns a blend of four letters. The letters are random, so that nothing can
-    be guessed.
+    four positions, it returns a blend of four letters. The letters are random, so nothing can be
+    guessed.
     """
 
     name: ClassVar[str] = "relations"
@@ -95,7 +95,7 @@ class Relations(SweepTask):
         )
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
-        """Random letters; by default there are too many sequences to draw one twice."""
+        """Random letters; by default there are too many sequences for one to be drawn twice."""
         letters = torch.randint(self.letters, (count, self.length), generator=random)
         relations = [RELATIONS[name] for name in self.shape.questions]
         places = torch.stack([find(self, letters) for find in relations], -1)
@@ -112,9 +112,9 @@ RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "third": lambda _, letters: _back(letters, 3),
     "followed": lambda _, letters: _after_equal(letters),
 }
-"""Position of each relation's answer, for every position of some sequences."""
+"""Functions that find the position of each relation's answer, for every position."""
 SHORTEST = {"second": 3, "third": 4, "followed": 3}
-"""Shortest sequence in which a relation is asked, if two positions are not enough."""
+"""Shortest sequence with an answer to the relation, if two positions are not enough."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Recall(SweepTask):
 
     pairs: int = 16
     keys: int = 64
-    """Number of keys to draw from; all keys of one sequence differ."""
+    """Number of keys to draw from; all keys in a sequence differ."""
     values: int = 16
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Recall(SweepTask):
 
     @property
     def shape(self) -> TaskShape:
-        """Every pair, then every key again with a sign that asks for its value."""
+        """Every pair, then every key again with a symbol that asks for its value."""
         return TaskShape(
             questions=("value",),
             num_symbols=self.keys + self.values + 1,
@@ -147,7 +147,7 @@ class Recall(SweepTask):
         )
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
-        """Pairs in random order, then all their keys in another."""
+        """Pairs in random order, then all their keys in another random order."""
         keys = torch.rand(count, self.keys, generator=random).argsort(1)[:, : self.pairs]
         values = torch.randint(self.values, (count, self.pairs), generator=random)
         order = torch.rand(count, self.pairs, generator=random).argsort(1)
@@ -162,7 +162,7 @@ class Recall(SweepTask):
 
 @dataclass(frozen=True)
 class Brackets(SweepTask):
-    """Name the partner of every closing bracket, nested up to `depth`."""
+    """Name the opening bracket of every closing bracket; brackets nest up to `depth` deep."""
 
     name: ClassVar[str] = "brackets"
     layers: ClassVar[int] = 2

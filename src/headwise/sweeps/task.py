@@ -1,7 +1,7 @@
 """SweepTask, the base class of the tasks that a sweep's models learn.
 
 A task turns its settings into TaskExamples: sequences, the answers at each position, and where each
-answer can be read. It knows nothing of models.
+answer can be read. It knows nothing about models.
 """
 
 from abc import ABC, abstractmethod
@@ -15,9 +15,9 @@ from torch import Tensor
 from headwise.checks import whole_number
 
 NO_ANSWER = -100
-"""Answer of a question that is not asked: torch's own mark for positions without a loss."""
+"""Answer to a question that is not asked: the label that torch's losses ignore."""
 NOWHERE = -1
-"""Position of an answer that cannot be read anywhere."""
+"""Marks an answer that cannot be read from any position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class TaskExamples:
     symbols: Int[Tensor, "batch position symbol"]
     """One or several symbols per position; their embeddings are added."""
     answers: Int[Tensor, "batch position question"]
-    """The answers' numbers; -100 (`NO_ANSWER`) where nothing is asked."""
+    """Index of each answer; -100 (`NO_ANSWER`) where nothing is asked."""
     places: Int[Tensor, "batch position question"]
     """Position at which each answer can be read; -1 (`NOWHERE`) for an answer without one."""
 
@@ -40,7 +40,7 @@ class TaskExamples:
 
 @dataclass(frozen=True)
 class TaskShape:
-    """The questions of a task, and the sizes that a model for it needs."""
+    """A task's questions, and the sizes that a model for the task needs."""
 
     questions: tuple[str, ...]
     """Names of the questions at each position."""
@@ -48,7 +48,7 @@ class TaskShape:
     num_answers: int
     """Number of different answers to a question."""
     length: int
-    """Positions in a sequence."""
+    """Number of positions in a sequence."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SweepTask(ABC):
 
     name: ClassVar[str]
     layers: ClassVar[int] = 1
-    """Default number of layers of a model for this task."""
+    """Default number of layers in a model for this task."""
 
     @property
     @abstractmethod
@@ -66,7 +66,7 @@ class SweepTask(ABC):
 
     @property
     def best_guess(self) -> float:
-        """Accuracy of the best guess without reading; by default, of a uniformly random one."""
+        """Accuracy of the best guess without the input; by default, of a uniformly random guess."""
         return 1 / self.shape.num_answers
 
     @property
@@ -78,11 +78,11 @@ class SweepTask(ABC):
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Draw `count` sequences, for training or held out.
 
-        If the settings allow only few sequences, some held-out ones also occur in training.
+        If the settings allow only a few sequences, some held-out ones also occur in training.
         """
 
     def digest(self) -> str:
-        """Digest of data that the settings only name; empty if the settings determine the data."""
+        """Digest of data that settings only refer to; empty if the settings determine the data."""
         return ""
 
     def settings(self) -> dict[str, Any]:

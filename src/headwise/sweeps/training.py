@@ -1,7 +1,7 @@
-"""Task, variant, learning rate and seed -> Outcome: one model, trained from fresh weights.
+"""Task, variant, learning rate and seed -> Outcome: one model, trained from scratch.
 
-Every model of a sweep has the same embeddings, norms, feed-forward parts and readout; only the
-attention differs. Optimiser, batches, schedule and stopping are the same for every variant.
+Every model in a sweep has the same embeddings, norms, feed-forward parts and readout; only the
+attention differs. Optimiser, batches, schedule and stopping rule are the same for every variant.
 """
 
 import math
@@ -22,9 +22,9 @@ from headwise.sweeps.settings import TrainingSettings, Variant
 from headwise.sweeps.task import SweepTask, TaskExamples
 
 BATCHES_AT_ONCE = 32
-"""Batches whose sequences are drawn together."""
+"""Number of batches whose sequences are drawn together."""
 HELD_OUT_SEED = 10**9
-"""Seed of the held-out sequences, which are the same for all models of a task."""
+"""Seed for the held-out sequences, which are the same for all models of a task."""
 FEED_FORWARD = 2
 """Width of the feed-forward parts, in multiples of d_model."""
 
@@ -42,7 +42,7 @@ class SweepBlock(nn.Module):
         self.up, self.down = nn.Linear(d_model, wide), nn.Linear(wide, d_model)
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
-        """The next hidden states."""
+        """Hidden states after this block."""
         x = x + self.attention(self.before(x))
         added: Tensor = self.down(gelu(self.up(self.between(x))))
         return x + added
@@ -52,7 +52,7 @@ class SweepModel(nn.Module):
     """A small transformer that answers every question at every position."""
 
     def __init__(self, task: SweepTask, variant: Variant, *, d_model: int, layers: int) -> None:
-        """Make fresh weights from torch's random numbers."""
+        """Initialise the weights with torch's global random generator."""
         super().__init__()
         self.task = task
         self.symbols = nn.Embedding(task.shape.num_symbols, d_model)
@@ -66,7 +66,7 @@ class SweepModel(nn.Module):
     def forward(
         self, symbols: Int[Tensor, "batch position symbol"]
     ) -> Float[Tensor, "batch position question answer"]:
-        """Logits of every answer."""
+        """Logits for every answer."""
         x = self.symbols(symbols).sum(2) + self.places.weight[: symbols.shape[1]]
         logits: Tensor = self.readout(self.norm(self.layers(x)))
         by_question: Tensor = logits.unflatten(-1, (len(self.task.shape.questions), -1))
@@ -79,7 +79,7 @@ class Outcome:
 
     accuracy: float
     by_question: dict[str, float]
-    """Accuracy of each question."""
+    """Accuracy on each question."""
     loss: float
     """Mean cross-entropy, in nats."""
     steps: int
@@ -94,7 +94,7 @@ def train(
 ) -> Outcome:
     """Train one model; the same arguments give the same outcome."""
     start, threads = time.perf_counter(), torch.get_num_threads()
-    torch.set_num_threads(1)  # small models are no faster with more
+    torch.set_num_threads(1)  # small models are no faster with more threads
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -126,7 +126,7 @@ def fit(
 ) -> tuple[int, bool]:
     """Train until the steps are used up or the task is solved.
 
-    Returns the number of steps, and whether the last test found the task solved.
+    Returns the number of steps, and whether the task was solved at the last evaluation.
     """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=True
@@ -156,7 +156,7 @@ def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Task
 
 
 def learning_rate_share(step: int, recipe: TrainingSettings) -> float:
-    """Share of the learning rate at a step: up in a line, then down along half a cosine."""
+    """Share of the peak learning rate at a step: a linear rise, then half a cosine down to 0."""
     rise = max(1, round(recipe.warmup * recipe.steps))
     if step < rise:
         return (step + 1) / rise
@@ -176,20 +176,20 @@ def training_batches(
 
 
 def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
-    """The sequences that models are tested on."""
+    """Draw the held-out sequences that models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
     examples = task.examples(recipe.held_out, random, held_out=True)
     if not (examples.answers >= 0).any():
         raise OptionError(
-            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: "
-            "use more sequences (held_out), or longer ones"
+            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} contain no "
+            "question: use more sequences (held_out), or longer ones"
         )
     return examples
 
 
 @torch.inference_mode()
 def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Float[Tensor, " question"], float]:
-    """Accuracy of each question, NaN for one that is never asked, and the mean loss in nats."""
+    """Accuracy on each question (NaN if it is never asked), and the mean loss in nats."""
     logits, answers = model(held_out.symbols), held_out.answers
     is_asked = answers >= 0
     is_right = (logits.argmax(-1) == answers) & is_asked

@@ -1,7 +1,7 @@
 """The corpus: a few pages of plain prose to measure heads on if the user gives no text.
 
-Written for headwise. Names, numbers, quotations and phrases recur within a document, so that heads
-which look for repetition find some. Each text is a file beside this one.
+Written for headwise. Names, numbers, quotations and phrases recur within a document, so heads that
+look for repetition find some. Each text is a file in this folder.
 """
 
 from pathlib import Path
