@@ -1,8 +1,8 @@
 """How fast the explorer is in a real browser, and how it handles many requests at once.
 
-From pressing Read to all small maps drawn, and from a click on a head to its map, for texts of 300
-and 2,048 tokens; bytes sent; BertViz's page for 128 tokens, if it is installed; and twenty clients
-that request everything at once for a minute.
+Measures the time from pressing Read until all small maps are drawn, and from clicking on a head
+until its map is drawn, for texts of 300 and 2,048 tokens; the bytes sent; BertViz's page for 128
+tokens, if it is installed; and response times for twenty clients that send requests for a minute.
 
     python benchmarks/explore.py smollm2
     python benchmarks/explore.py smollm2 --bertviz FOLDER   # where pip install --target put bertviz
@@ -40,7 +40,7 @@ QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 @contextmanager
 def explorer(model: str) -> Iterator[tuple[str, int]]:
-    """The explorer as users start it: its address and its process."""
+    """Start the explorer as users do, and yield its address and process ID."""
     command = [sys.executable, "-m", "headwise", "explore", model, "--no-open"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -53,7 +53,7 @@ def explorer(model: str) -> Iterator[tuple[str, int]]:
 
 
 def text_of(tokenizer: Any, tokens: int) -> str:
-    """Text of about `tokens` tokens."""
+    """A text of about `tokens` tokens."""
     ids = tokenizer("\n".join(manual_texts()[:200]), verbose=False)["input_ids"]
     return str(tokenizer.decode(ids[200 : 200 + tokens], skip_special_tokens=True))
 
@@ -68,7 +68,7 @@ def until(page: Page, expression: str, seconds: float = 300.0) -> None:
 
 
 def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
-    """Seconds to the grid, milliseconds to a map, and bytes received."""
+    """Seconds until the grid is drawn, milliseconds until a map is drawn, and bytes received."""
     sizes: list[int] = []
     page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
     page.evaluate("text => { document.getElementById('text').value = text }", text)
@@ -119,7 +119,7 @@ def in_browser(address: str, model: str, tokenizer: Any) -> list[dict[str, Any]]
 
 
 def memory(pid: int) -> float:
-    """Memory of a process in MiB."""
+    """Memory that a process uses, in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -127,7 +127,7 @@ def memory(pid: int) -> float:
 
 
 def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
-    """Run twenty clients for a minute, each sending the requests of a page."""
+    """Run twenty clients for a minute, each sending the requests that a page sends."""
     taken: list[float] = []
     wrong: list[str] = []
     end = time.perf_counter() + SECONDS
@@ -162,7 +162,7 @@ def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
         start = time.perf_counter()
         answer = mine.request(method, path, **options)
         taken.append(time.perf_counter() - start)
-        if answer.status_code not in (200, 410):  # 410: let go of meanwhile, and read again
+        if answer.status_code not in (200, 410):  # 410: the server dropped the reading
             wrong.append(f"{path}: {answer.status_code} {answer.text[:80]}")
         return answer
 
@@ -192,7 +192,7 @@ def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
 
 
 def bertviz(folder: str, model: str) -> dict[str, Any]:
-    """The size of BertViz's page with all heads, and how long it takes to make."""
+    """The size of BertViz's page with all heads, and the seconds it takes to make."""
     sys.path.insert(0, folder)
     from bertviz import model_view
 
@@ -209,10 +209,10 @@ def bertviz(folder: str, model: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure everything, print the results and write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2")
-    parser.add_argument("--bertviz", metavar="FOLDER", help="where bertviz is installed")
+    parser.add_argument("--bertviz", metavar="FOLDER", help="folder where bertviz is installed")
     given = parser.parse_args()
     tokenizer = load_model(given.model).tokenizer
     record: dict[str, Any] = {"setting": setting(), "model": given.model}

@@ -1,7 +1,7 @@
 """Timing: contestants take turns in one process, so that a noisy machine is noisy for all of them.
 
 In: cases, each with contestants that compute the same thing. Out: medians, spreads and ratios, as a
-table and as JSON that names the machine, the versions and the commit.
+table and as JSON that records the machine, the versions and the commit.
 """
 
 import importlib.metadata
@@ -23,9 +23,9 @@ import torch
 from headwise.attention.processor import low_precision_is_safe, with_safe_setting
 
 ROUNDS = 100
-"""Most turns a contestant gets."""
+"""Maximum number of turns per contestant."""
 SECONDS = 5.0
-"""A case stops taking turns after this long, once each contestant had six."""
+"""A case ends after this many seconds, once each contestant has had six turns."""
 
 OURS = ("headwise", "drop-in")
 YARDSTICKS = ("peak", "read")
@@ -35,16 +35,16 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One row: the contestants, and the arithmetic that the task needs."""
+    """One row of the table: its contestants, and the number of operations that its task needs."""
 
     level: str
-    """`layer`: projections included; `core`: queries, keys and values given."""
+    """`layer` includes the projections; `core` starts from queries, keys and values."""
     kind: str
     size: str
     dtype: str
     is_training: bool
     flops: float
-    """Two per multiply-add that the task needs, masked pairs left out; backward counts double."""
+    """Two per multiply-add that the task needs, without masked pairs; backward counts double."""
     build: Callable[[], dict[str, Run]]
     """Contestants by name: `OURS`, the yardsticks `peak` and `read`, and peers."""
 
@@ -61,20 +61,20 @@ class Result:
     rounds: int
     median: dict[str, float]
     spread: dict[str, float]
-    """Half the distance between the quartiles, as a share of the median."""
+    """Half the interquartile range, as a share of the median."""
     best_peer: str
     ratio_to_best: float
-    """Median of our time over the best peer's in the same round; under 1 is faster.
+    """Median ratio of our time to the best peer's in the same round; below 1, headwise is faster.
 
-    The best peer is named by the even rounds and compared in the odd ones: the luckiest of several
-    equals in the rounds that name it would otherwise always seem faster than any one of them.
+    Even rounds decide which peer is best, and odd rounds compare with it. With the same rounds for
+    both, the luckiest of several equally fast peers would always seem faster than it is.
     """
     share_of_peak: float | None
-    """Our arithmetic per second over the matrix multiply's in the same run."""
+    """Our operations per second, as a share of the matrix multiply's in the same run."""
 
 
 def race(case: Case, *, seconds: float = SECONDS) -> Result:
-    """Run the contestants in turns, in a new order each round, each warmed up before timing."""
+    """Warm up the contestants, then time them in turns, in a new order each round."""
     runs = case.build()
     torch.set_grad_enabled(case.is_training)
     names = list(runs)
@@ -86,7 +86,7 @@ def race(case: Case, *, seconds: float = SECONDS) -> Result:
     for turn in range(ROUNDS):
         for name in order.sample(names, len(names)):
             if repeats[name] > 1:
-                runs[name]()  # whoever came before has left the caches full of other numbers
+                runs[name]()  # the previous contestant filled the caches with its own data
             begin = time.perf_counter()
             for _ in range(repeats[name]):
                 runs[name]()
@@ -98,7 +98,7 @@ def race(case: Case, *, seconds: float = SECONDS) -> Result:
 
 
 def once(run: Run) -> float:
-    """Seconds of one call."""
+    """Seconds that one call takes."""
     begin = time.perf_counter()
     run()
     return max(time.perf_counter() - begin, 1e-7)
@@ -129,7 +129,7 @@ def summary(case: Case, times: dict[str, list[float]]) -> Result:
 
 
 def spread_of(values: list[float]) -> float:
-    """Half the distance between the quartiles over the median."""
+    """Half the interquartile range, as a share of the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / 2 / middle
 
@@ -145,7 +145,7 @@ def peak(dtype: torch.dtype) -> Run:
 
 
 def restart_if_unsafe() -> None:
-    """Restart without AMX if the machine announces it but kills processes that use it."""
+    """Restart without AMX if the machine reports it but kills processes that use it."""
     safe = with_safe_setting()
     if any(os.environ.get(name) != value for name, value in safe.items()) and (
         not low_precision_is_safe()
@@ -154,7 +154,7 @@ def restart_if_unsafe() -> None:
 
 
 def setting() -> dict[str, object]:
-    """Machine, versions and commit."""
+    """Machine, package versions and commit."""
     wanted = ("torch", "transformers", "x-transformers")
     packages = [name for name in wanted if importlib.util.find_spec(name.replace("-", "_"))]
     commit = subprocess.run(
@@ -182,7 +182,7 @@ def processor() -> str:
 
 
 def write_json(path: Path, results: list[Result]) -> None:
-    """Write beside the file and move into place, so that a stopped run leaves the old file."""
+    """Write a temporary file and move it into place, so that an aborted run keeps the old one."""
     record = {"setting": setting(), "results": [asdict(result) for result in results]}
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""The layer and the functional core against their peers: `make bench`; with `--quick` a part of it.
+"""The layer and the functional core against their peers: `make bench` (`--quick`: some rows only).
 
 Rows: full, causal, window, ragged, cross and decode; 16 to 8,192 tokens; forward, and forward with
 backward; float32 and bfloat16. Peers and headwise take turns in one process.
@@ -25,18 +25,18 @@ D_MODEL, NUM_HEADS = 1024, 8
 D_KEY = D_MODEL // NUM_HEADS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LONGEST_MATRIX = 4096
-"""The textbook class lays every weight open; beyond this length that takes gigabytes."""
+"""Longest sequence for the textbook class: beyond it, the full weight matrix takes gigabytes."""
 BATCH_TOKENS = 2048
-"""Short sequences come in batches of up to this many tokens; longer ones alone."""
+"""Short sequences come in batches of up to this many tokens; longer ones come one at a time."""
 
 
 def batch_of(length: int) -> int:
-    """Number of sequences of that length in a batch."""
+    """Number of sequences of `length` tokens in a batch."""
     return max(1, min(8, BATCH_TOKENS // length))
 
 
 def as_run(call: Run, inputs: list[Tensor], *, is_training: bool) -> Run:
-    """The call, or the call and its backward pass."""
+    """The call, followed by its backward pass if `is_training`."""
     if not is_training:
         return call
 
@@ -52,7 +52,7 @@ def as_run(call: Run, inputs: list[Tensor], *, is_training: bool) -> Run:
 
 
 def layer_case(kind: str, length: int, dtype: str, *, is_training: bool) -> Case:
-    """Self-attention layers on a batch of equal sequences, full or causal."""
+    """Self-attention layers on a batch of equally long sequences, full or causal."""
     batch = batch_of(length)
     is_causal = kind == "causal"
     pairs = length * (length + 1) / 2 if is_causal else length**2
@@ -117,7 +117,7 @@ def cross_case(num_queries: int, num_keys: int, dtype: str) -> Case:
 
 
 def tensors(batch: int, heads: int, length: int, d_key: int, dtype: torch.dtype) -> list[Tensor]:
-    """Queries, keys and values as projections leave them: positions before heads in memory."""
+    """Queries, keys and values as projections return them: positions before heads in memory."""
     made = [torch.randn(batch, length, heads, d_key).to(dtype).transpose(1, 2) for _ in range(3)]
     return [tensor.requires_grad_() for tensor in made]
 
@@ -187,7 +187,7 @@ def ragged_case(dtype: str, *, is_training: bool) -> Case:
 
 
 def decode_case(cached: int, dtype: str) -> Case:
-    """One new token, 32 heads over 8 KV heads of 128, against the ways it is done today."""
+    """One new token, with 32 query heads and 8 KV heads of size 128, against the usual methods."""
     heads, kv_heads, d_key = 32, 8, 128
 
     def build() -> dict[str, Run]:
@@ -213,7 +213,7 @@ def decode_case(cached: int, dtype: str) -> Case:
 
 
 def step_case(cached: int, dtype: str) -> Case:
-    """A layer's next token with its cache against concatenating keys and values at each step."""
+    """Decoding a token with a layer's cache, against concatenating keys and values at each step."""
 
     def build() -> dict[str, Run]:
         ours = MultiHeadAttention(D_MODEL, NUM_HEADS, is_causal=True).to(DTYPES[dtype])
@@ -273,16 +273,16 @@ def all_cases() -> Iterator[Case]:
 
 
 def is_quick(case: Case) -> bool:
-    """Rows that take a fraction of a second each."""
+    """Whether `--quick` runs this row: float32, and shorter than 8,192 tokens."""
     return case.dtype == "float32" and "8,192" not in case.size
 
 
 def main() -> None:
-    """Race, print, write."""
+    """Run the races, print the results and write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="float32 rows up to 2,048 tokens")
-    parser.add_argument("--only", default="", help="rows whose name holds this, e.g. 'core window'")
-    parser.add_argument("--seconds", type=float, default=harness.SECONDS, help="time per row")
+    parser.add_argument("--only", default="", help="rows that match this text, e.g. 'core window'")
+    parser.add_argument("--seconds", type=float, default=harness.SECONDS, help="seconds per row")
     parser.add_argument("--out", type=Path, help=f"JSON file (default {RESULTS.name})")
     parser.add_argument("--show", action="store_true", help="print the last run's table and stop")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""TransformerLens on a model of the benchmark's sizes: seconds and peak memory of `run_with_cache`.
+"""TransformerLens on a model of the same size: seconds and peak memory of `run_with_cache`.
 
-Run by benchmarks/scan.py in an environment of its own: python benchmarks/lens.py 1024
+benchmarks/scan.py runs this file in a separate environment: python benchmarks/lens.py 1024
 """
 
 import json
@@ -27,7 +27,7 @@ config = {
 
 
 def status(field: str) -> int:
-    """A memory figure of this process from the kernel, in bytes."""
+    """A memory figure for this process, in bytes, as reported by the kernel."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 

@@ -1,4 +1,4 @@
-"""The peers: what people use today, each set up the fastest way its own documentation offers."""
+"""The peers: attention as people use it today, set up the fastest way each one documents."""
 
 import torch
 import torch.nn.functional as F
@@ -8,22 +8,22 @@ from x_transformers.x_transformers import Attention
 
 
 class Textbook(nn.Module):
-    """The textbook's class: four linear layers, the whole weight matrix, `mask == 0` blocks."""
+    """The textbook class: four linear layers and the full weight matrix; `mask == 0` hides keys."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
-        """Fresh weights."""
+        """Create new weights."""
         super().__init__()
         self.num_heads, self.d_key = num_heads, d_model // num_heads
         self.Wq, self.Wk, self.Wv, self.Wo = (nn.Linear(d_model, d_model) for _ in range(4))
 
     def split(self, x: Tensor) -> Tensor:
-        """Split the heads and move them before the positions."""
+        """Split `x` into heads, and move the head axis before the positions."""
         return x.view(*x.shape[:2], self.num_heads, self.d_key).transpose(1, 2)
 
     def forward(
         self, x: Tensor, mask: Tensor | None = None, context: Tensor | None = None
     ) -> Tensor:
-        """Attention of `x` to itself or to the context."""
+        """Attention from `x` to itself or to `context`."""
         source = x if context is None else context
         queries, keys = self.split(self.Wq(x)), self.split(self.Wk(source))
         scores = queries @ keys.transpose(-2, -1) / self.d_key**0.5
@@ -34,10 +34,10 @@ class Textbook(nn.Module):
 
 
 class TransformersSdpa(nn.Module):
-    """Four linear layers around transformers' own sdpa function, as its models are built."""
+    """Four linear layers around transformers' own sdpa function, as in its models."""
 
     def __init__(self, d_model: int, num_heads: int, *, is_causal: bool = False) -> None:
-        """Fresh weights."""
+        """Create new weights."""
         super().__init__()
         self.d_key, self.is_causal = d_model // num_heads, is_causal
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
@@ -47,7 +47,7 @@ class TransformersSdpa(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, context: Tensor | None = None
     ) -> Tensor:
-        """Attention of `x` to itself or to the context."""
+        """Attention from `x` to itself or to `context`."""
         source = x if context is None else context
         shape = (x.shape[0], -1, self.o_proj.in_features // self.d_key, self.d_key)
         queries = self.q_proj(x).view(shape).transpose(1, 2)
@@ -58,7 +58,7 @@ class TransformersSdpa(nn.Module):
 
 
 def x_attention(d_model: int, num_heads: int, *, is_causal: bool = False) -> Attention:
-    """x-transformers' attention on the fused kernel, with the biases that all others have."""
+    """x-transformers' attention on the fused kernel, with biases like all the others."""
     attention = Attention(
         d_model, heads=num_heads, dim_head=d_model // num_heads, causal=is_causal, flash=True
     )
@@ -68,7 +68,7 @@ def x_attention(d_model: int, num_heads: int, *, is_causal: bool = False) -> Att
 
 
 def dense_mask(num_queries: int, num_keys: int, window: int | None = None) -> Tensor:
-    """Causal, and within the window if there is one; True may attend."""
+    """A causal mask, limited to the window if there is one; True where a query may attend."""
     ahead = torch.arange(num_keys) - torch.arange(num_keys - num_queries, num_keys)[:, None]
     return (ahead <= 0) if window is None else (ahead <= 0) & (ahead > -window)
 

@@ -1,10 +1,10 @@
-"""What cutting heads costs: quality, speed and time, on the two models that come as packages.
+"""The cost of cutting heads: quality, speed and time, on the two models that come as packages.
 
 minilm: mean cosine of sentence embeddings to the uncut model's, and the share of sentences that
-keep their nearest neighbour, at 25, 50 and 75% of the heads. smollm2: perplexity at 10, 20, 33 and
-50% of the KV groups. Random cuts, one-shot ablation, Michel's score, headwise, and headwise with
-refitted output projections, always on text that chose no head and fitted nothing. Speed of uncut
-and cut model in turns; and how long every importance method takes.
+keep their nearest neighbour, with 25, 50 and 75% of the heads cut. smollm2: perplexity with 10, 20,
+33 and 50% of the KV groups cut. Compares random cuts, one-shot ablation, Michel's score, headwise,
+and headwise with refitted output projections, always on text that was not used to choose heads or
+to fit. Also times the uncut and the cut model in turns, and every importance method.
 
     python benchmarks/prune.py minilm    # choose, then refit, then time
     python benchmarks/prune.py smollm2 --only refit
@@ -47,7 +47,7 @@ TEXT = {
     "smollm2": PruneSettings(choose_tokens=4096, fit_tokens=16384, held_tokens=8192),
 }
 LESS_TEXT = 4096
-"""Tokens that are fitted on to see what more of them buys."""
+"""Number of tokens for a smaller refit, to show how much the rest of the text helps."""
 METHODS = {
     "minilm": ("ablation", "michel", "quadratic", "rounds"),
     "smollm2": ("michel", "quadratic", "rounds"),
@@ -61,7 +61,7 @@ PROMPT = "The best way to learn a language is"
 
 @dataclass(frozen=True)
 class Row:
-    """One method at one cut."""
+    """Result of one method at one share of heads cut."""
 
     share: float
     heads: int
@@ -70,7 +70,7 @@ class Row:
     neighbours: float | None = None
     """Share of sentences that keep their nearest neighbour."""
     ratio: float | None = None
-    """Perplexity over the uncut model's."""
+    """Perplexity divided by the uncut model's."""
     sample: str | None = None
 
 
@@ -148,7 +148,7 @@ def averaged(rows: Sequence[Row]) -> Row:
 
 
 def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: Console) -> Any:
-    """Result of the work; its duration is recorded."""
+    """Do the work, record how long it takes, and return its result."""
     start = time.perf_counter()
     found = work()
     times[name] = time.perf_counter() - start
@@ -189,11 +189,11 @@ class Run:
         part.replace(self.out)
 
     def count(self, share: float) -> int:
-        """Number of units in a share of them."""
+        """Number of units in the given share of all units."""
         return round(share * len(self.setup.search.units))
 
     def choose(self) -> None:
-        """Orders by every method, and what they cost without a refit."""
+        """Order heads by every method, and score the cuts without a refit."""
         problem, seconds = self.setup.search, self.record["seconds"]
         most = self.count(max(SHARES[self.name]))
         orders: dict[str, CutOrder] = {
@@ -225,7 +225,7 @@ class Run:
         show(rows, self.judge, self.console)
 
     def refit(self) -> None:
-        """The best order with refitted output projections, on much text and on little."""
+        """Cut in the best order, then refit on all the text and on a small part of it."""
         rows: list[Row] = []
         self.record["proofs"] = []
         if not self.judge.is_embedding:
@@ -254,7 +254,7 @@ class Run:
             show(rows[-3:], self.judge, self.console)
 
     def time(self) -> None:
-        """Speed of uncut and cut models, and of the importance methods: run this alone."""
+        """Time uncut and cut models and the importance methods; run nothing else meanwhile."""
         inputs = self.setup.held_out.samples[0].inputs
         plain = replace(self.setup.settings, refit="none")
         self.record["speed"] = []
@@ -271,14 +271,14 @@ class Run:
         self.write()
 
     def heads(self, share: float) -> tuple[HeadId, ...]:
-        """Heads that the best method cuts at a share."""
+        """Heads that the best method cuts for a given share."""
         if "orders" not in self.record:
-            raise SystemExit("nothing is chosen yet: run --only choose first")
+            raise SystemExit("no heads have been chosen yet: run --only choose first")
         return CutPlan.parse(self.record["orders"][str(share)]).heads
 
 
 def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
-    """`count` units at random."""
+    """The heads of `count` random units."""
     return order_units("random", replace(problem, seed=seed)).first(count)
 
 
@@ -305,7 +305,7 @@ def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
 
 
 def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
-    """Seconds of every importance method on the same text, and of plain leave-one-out."""
+    """Seconds that every importance method and plain leave-one-out take on the same text."""
     task = beginning(setup.search.evaluation, 4096)
     times = dict[str, float]()
     units = [(head,) for head in setup.search.heads]
@@ -322,7 +322,7 @@ def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
 
 
 def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
-    """Print some rows."""
+    """Print rows as a table."""
     second = "neighbours kept" if judge.is_embedding else "times uncut"
     table = Table("cut", "heads", "method", judge.unit, second)
     for row in rows:
@@ -338,7 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", choices=SHARES)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", choices=STAGES, help="one stage; others as the record has them")
+    parser.add_argument("--only", choices=STAGES, help="run one stage and keep the others' results")
     options = parser.parse_args()
     out = options.out or RESULTS / f"prune-{options.model}.json"
     run = Run(options.model, out, Console(width=110))

@@ -1,6 +1,6 @@
 """Tables from the benchmarks' JSON, for the terminal, docs/speed.md and the README.
 
-`python benchmarks/render.py` puts the last runs' tables between the markers of both pages.
+`python benchmarks/render.py` puts the last runs' tables between the markers on both pages.
 """
 
 import json
@@ -35,12 +35,12 @@ RIVALS = ("nn.MultiheadAttention", "torch sdpa, dense mask", "enable_gqa", "repe
 
 
 def in_ms(value: float) -> str:
-    """Milliseconds, to three digits."""
+    """A time in milliseconds, to three digits."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def cells(row: Result) -> list[str]:
-    """One row in words."""
+    """The cells of one row as text."""
     ours, theirs = row.median["headwise"], row.median[row.best_peer]
     return [
         row.level,
@@ -57,7 +57,7 @@ def cells(row: Result) -> list[str]:
 
 
 def as_table(record: tuple[dict[str, object], list[Result]]) -> Table:
-    """The whole run for the terminal."""
+    """The whole run as a table for the terminal."""
     setting, results = record
     words = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
     table = Table(title=words, title_style="dim")
@@ -74,7 +74,7 @@ def as_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A table; the first line is its heading."""
+    """A Markdown table; the first line is its heading."""
     ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
     return "\n".join("| " + " | ".join(line) + " |" for line in ruled)
 
@@ -85,15 +85,15 @@ README, SPEED = HERE.parent / "README.md", HERE.parent / "docs" / "speed.md"
 
 
 def put(text: str, mark: str, made: str) -> str:
-    """A page's text with `made` between the two markers of that name."""
+    """A page's text with `made` between the two markers named `mark`."""
     marked = re.compile(f"(<!-- {mark}: -->\n).*?(<!-- :{mark} -->)", re.DOTALL)
     text, count = marked.subn(lambda found: found[1] + made + found[2], text)
-    assert count == 1, f"the page has no place for {mark}"
+    assert count == 1, f"the page has no markers for {mark}"
     return text
 
 
 def layer_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
-    """The run in words: the claims, then every row."""
+    """The run as Markdown: the claims, then every row."""
     setting, _ = record
     words = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
     claims = "\n".join(f"- {line}" for line in targets(record))
@@ -188,7 +188,7 @@ def quality_markdown(record: dict[str, Any]) -> str:
 
 
 def speed_markdown(record: dict[str, Any]) -> str:
-    """How much faster a cut model is, beside what was removed."""
+    """How much faster a cut model is, and the share of multiply-adds removed."""
     gone = {
         proof["share"]: 1
         - proof["after"]["attention_multiply_adds"] / proof["before"]["attention_multiply_adds"]
@@ -232,7 +232,7 @@ def prune_markdown(records: dict[str, dict[str, Any]]) -> str:
 
 
 def prune_records() -> dict[str, dict[str, Any]]:
-    """The last runs."""
+    """Records of the last pruning runs, by model."""
     return {
         name: json.loads(path.read_text(encoding="utf-8"))
         for name, path in PRUNE.items()
@@ -241,7 +241,7 @@ def prune_records() -> dict[str, dict[str, Any]]:
 
 
 Job = tuple[str, str, str, str]
-"""One row per job: headwise, the alternatives, and the command that measures both."""
+"""A table row: the job, headwise's result, the alternatives' results, and the command to run."""
 
 LAYER_JOBS = (
     (
@@ -258,7 +258,7 @@ LAYER_JOBS = (
 
 
 def scan_job(record: dict[str, Any]) -> Job:
-    """Measuring heads, beside the two usual ways."""
+    """Measuring heads, compared with the two usual ways."""
     found = next(row for row in record["results"] if row["length"] == 4096)
 
     def took(name: str) -> str:
@@ -277,7 +277,7 @@ def scan_job(record: dict[str, Any]) -> Job:
 
 
 def layer_jobs(results: list[Result]) -> list[Job]:
-    """The layer and the function, beside their peers."""
+    """The layer and the function, compared with their peers."""
     plain = {
         (row.level, row.kind, row.size): row.median
         for row in results
@@ -295,7 +295,7 @@ def layer_jobs(results: list[Result]) -> list[Job]:
 
 
 def page_job(record: dict[str, Any]) -> Job:
-    """All heads of a model in a browser."""
+    """Showing all heads of a model in a browser."""
     ours, theirs = record["pages"][-1], record["bertviz"]
     return (
         "a page with all 270 heads of smollm2",
@@ -306,7 +306,7 @@ def page_job(record: dict[str, Any]) -> Job:
 
 
 def cut_job(record: dict[str, Any]) -> Job:
-    """Half of the heads cut, by several methods."""
+    """Cutting half of the heads, by several methods."""
     rows = [*record["choose"], *record["refit"]]
     half = {row["method"]: f"{row['score']:.3f}" for row in rows if row["share"] == 0.5}
     others = [name for name in half if name.startswith(("ablation", "michel", "random"))]
@@ -322,7 +322,7 @@ EXPLORE = HERE / "results" / "explore-smollm2.json"
 
 
 def pages() -> dict[Path, str]:
-    """The pages that show runs, as the last runs have them."""
+    """The text of every page that shows results, updated from the last runs."""
 
     def read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Tables and plots of docs/sweep.md, from folders that `headwise sweep` wrote.
+"""Tables and plots for docs/sweep.md, from folders that `headwise sweep` wrote.
 
 python benchmarks/render_sweep.py FOLDER ...   # add new sweeps
 python benchmarks/render_sweep.py              # rewrite the tables
@@ -51,7 +51,7 @@ def add_sweep(folder: Path) -> None:
 
 
 def table_of(record: dict[str, Any]) -> str:
-    """A sweep, or the benchmark of its steps, as a Markdown table."""
+    """A sweep, or the benchmark of its training steps, as a Markdown table."""
     if "rows" in record:
         rows = [[str(row[name]) for name in SPEED] for row in record["rows"]]
         return markdown([[*SPEED.values()], *rows]) + "\n"
@@ -72,7 +72,7 @@ def cell(row: dict[str, Any], name: str) -> str:
 
 
 def fill_page(page: str) -> str:
-    """The page with every table replaced by its sweep's."""
+    """The page with every table updated from its sweep's record."""
 
     def fill(match: re.Match[str]) -> str:
         record = json.loads((RESULTS / f"{match[2]}.json").read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def fill_page(page: str) -> str:
 
 
 def main() -> None:
-    """Add the named sweeps, and write the page."""
+    """Add the named sweeps and rewrite the page."""
     for name in sys.argv[1:]:
         add_sweep(Path(name))
     PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""The cost of measuring heads: all default measures against a plain forward pass, time and memory.
+"""The cost of measuring heads: time and memory of all default measures, and of a plain pass.
 
-A Llama-like model of six layers, d_model 512 and 8 heads reads one document of random tokens.
-Contestants: the plain forward pass (transformers' sdpa); headwise, every row and 512 sampled rows;
-the usual way, transformers' eager weights with `output_attentions`, from which the same numbers
-are taken; and TransformerLens' `run_with_cache`, in an environment of its own (--lens PYTHON).
-Times take turns in one process; each memory figure comes from a process of its own.
+A Llama-like model with six layers, d_model 512 and 8 heads reads one document of random tokens.
+Contestants: the plain forward pass (transformers' sdpa); headwise on every row and on 512 sampled
+rows; the usual way, which computes the same numbers from transformers' eager weights
+(`output_attentions`); and TransformerLens' `run_with_cache`, in a separate environment (--lens
+PYTHON). Contestants are timed in turns in one process; each memory figure has its own process.
 """
 
 import argparse
@@ -35,12 +35,12 @@ RESULTS = Path(__file__).parent / "results" / "scan.json"
 VOCABULARY, LAYERS, HEADS, D_MODEL = 1000, 6, 8, 512
 LENGTHS = (1024, 4096, 16384)
 LONGEST_EAGER = 4096
-"""Beyond this length the weights alone take over 50 GB."""
+"""Longest document for eager weights; at 16,384 tokens, the weights alone take over 50 GB."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One length: seconds and bytes of each contestant, and both over the plain pass."""
+    """Each contestant's seconds and bytes at one length, and their ratios to the plain pass."""
 
     length: int
     seconds: dict[str, float]
@@ -51,7 +51,7 @@ class Result:
 
 
 def make_model(implementation: str = "sdpa") -> LlamaModel:
-    """The same random weights each time."""
+    """A model with the same random weights each time."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -80,13 +80,13 @@ def make_batch(length: int) -> Batch:
 
 
 def plain(length: int) -> Callable[[], object]:
-    """The forward pass alone."""
+    """Only the forward pass."""
     model, batch = make_model(), make_batch(length)
     return lambda: model(**batch.inputs, use_cache=False)
 
 
 def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
-    """Every default measure, comparisons between heads included."""
+    """Every default measure, including comparisons between heads."""
 
     def build(length: int) -> Callable[[], object]:
         model, batch, cache = make_model(), make_batch(length), LayerCache()
@@ -104,10 +104,10 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
 
 
 class EagerWay:
-    """Computes the same numbers from the full weights of every layer."""
+    """Computes the same numbers from every layer's full attention weights."""
 
     def __init__(self, length: int) -> None:
-        """Load a model that returns its weights, and compute what all layers share."""
+        """Make a model that returns attention weights, and compute the tensors all layers share."""
         self.model, self.batch = make_model("eager"), make_batch(length)
         facts, position = self.batch.tokens[""], torch.arange(length)
         self.apart = (position - position[:, None]).float()
@@ -145,7 +145,7 @@ class EagerWay:
         pairwise_hsic(torch.cat(kernels))
 
     def measure(self, weights: Tensor, values: Tensor, mixed: Tensor, projection: Tensor) -> None:
-        """Means over the rows of one layer."""
+        """Compute means over the rows of one layer."""
         norms = (values @ projection).norm(dim=-1)
         features = torch.cat([self.classes.expand(HEADS, -1, -1), norms[..., None]], -1)
         features = torch.cat([features, self.classes * norms[..., None]], -1)
@@ -175,12 +175,12 @@ CONTESTANTS: dict[str, Callable[[int], Callable[[], object]]] = {
 
 
 def takes_part(name: str, length: int) -> bool:
-    """Whether the contestant can run at that length here."""
+    """Whether the contestant can run at this length."""
     return name != "eager weights" or length <= LONGEST_EAGER
 
 
 def time_them(length: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contestant, taking turns."""
+    """Seconds of each contestant's runs; the contestants take turns."""
     runs = {name: build(length) for name, build in CONTESTANTS.items() if takes_part(name, length)}
     times: dict[str, list[float]] = {name: [] for name in runs}
     with torch.inference_mode():
@@ -195,17 +195,17 @@ def time_them(length: int, rounds: int) -> dict[str, list[float]]:
 
 
 def peak_of(name: str, length: int) -> int:
-    """Peak memory of one contestant in bytes, model included, in its own process."""
+    """Peak memory in bytes of one contestant and its model, measured in a separate process."""
     command = [sys.executable, __file__, "--memory", name, str(length)]
-    # Large blocks go back to the system when freed: else the peak is what the allocator happens to
-    # keep, which differs by a third from run to run.
+    # Return large blocks to the system when they are freed. Otherwise the peak depends on what the
+    # allocator happens to keep, which varies by a third from run to run.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 19)}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return int(done.stdout.split()[-1])
 
 
 def print_peak(name: str, length: int) -> None:
-    """Run once and print the peak above the memory in use before the model was built."""
+    """Run once, and print peak memory minus the memory in use before the model was built."""
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
     run = CONTESTANTS[name](length)
@@ -215,7 +215,7 @@ def print_peak(name: str, length: int) -> None:
 
 
 def status(field: str) -> int:
-    """A memory figure of this process from the kernel, in bytes."""
+    """A memory figure for this process, in bytes, as reported by the kernel."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
@@ -223,7 +223,7 @@ def status(field: str) -> int:
 
 
 def measure(length: int, rounds: int) -> Result:
-    """One row of the table."""
+    """Measure one row of the table."""
     times = time_them(length, rounds)
     seconds = {name: statistics.median(values) for name, values in times.items()}
     ratios = {
@@ -244,7 +244,7 @@ def measure(length: int, rounds: int) -> Result:
 
 
 def lens(python: str, length: int) -> dict[str, float]:
-    """Measure TransformerLens on a model of the same sizes, with another interpreter."""
+    """Measure TransformerLens on a model of the same size, with another Python interpreter."""
     script = Path(__file__).with_name("lens.py")
     done = subprocess.run([python, str(script), str(length)], capture_output=True, text=True)
     if done.returncode:
@@ -253,7 +253,7 @@ def lens(python: str, length: int) -> dict[str, float]:
 
 
 def as_table(results: list[Result]) -> Table:
-    """The rows as text for the terminal."""
+    """The rows as a table for the terminal."""
     table = Table()
     for heading in ("tokens", "way", "seconds", "times plain", "peak memory", "times plain"):
         table.add_column(heading)
@@ -271,13 +271,13 @@ def as_table(results: list[Result]) -> Table:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure every length, print the results and write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memory", nargs=2, metavar=("NAME", "LENGTH"), help=argparse.SUPPRESS)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--longest", type=int, default=0, help="one sampled run of this length too")
-    parser.add_argument("--lens", help="an interpreter that has transformer-lens")
+    parser.add_argument("--longest", type=int, default=0, help="also time 512 rows at this length")
+    parser.add_argument("--lens", help="Python interpreter that has transformer-lens")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

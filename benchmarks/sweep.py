@@ -1,8 +1,7 @@
-"""Training steps per second of a sweep's models, on headwise's layer and on torch's, in turns.
+"""Training steps per second of a sweep's models, with headwise's layer and with torch's, in turns.
 
-The two models of a row have the same shapes everywhere; they differ in the module that computes
-attention. Torch's is `nn.MultiheadAttention` with a causal mask, which it needs, and
-`need_weights=False`.
+The two models in a row have the same shapes and differ only in the module that computes attention.
+Torch's is `nn.MultiheadAttention` with `need_weights=False` and the causal mask that it requires.
 
     python benchmarks/sweep.py
 """
@@ -30,11 +29,11 @@ ROWS: list[tuple[SweepTask, int, int, int, int]] = [
     *((Characters(), 32, 2, 32, heads) for heads in (1, 4, 16)),
     *((Characters(length=256), 128, 2, 16, heads) for heads in (1, 4, 16)),
 ]
-"""Task, d_model, layers, sequences in a batch, heads."""
+"""For each row: task, d_model, layers, sequences per batch, heads."""
 
 
 class TorchAttention(nn.Module):
-    """torch's layer, with the call signature of headwise's."""
+    """torch's layer with the call signature of headwise's."""
 
     def __init__(self, d_model: int, variant: Variant) -> None:
         """Make the layer; the mask is made on first use."""
@@ -55,7 +54,7 @@ class Contestant:
     """A model and its optimiser."""
 
     def __init__(self, task: SweepTask, sizes: tuple[int, int, int], *, uses_torch: bool) -> None:
-        """Make fresh weights, the same for both except attention."""
+        """Create weights that are the same for both contestants, except in attention."""
         d_model, layers, heads = sizes
         torch.manual_seed(0)
         variant = Variant("split", heads, d_model // heads, d_model // heads)
@@ -65,7 +64,7 @@ class Contestant:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
     def seconds(self, examples: TaskExamples) -> float:
-        """Seconds per step, averaged over some steps."""
+        """Seconds per step, averaged over `STEPS` steps."""
         start = time.perf_counter()
         for _ in range(STEPS):
             take_step(self.model, self.optimizer, examples)
@@ -73,7 +72,7 @@ class Contestant:
 
 
 def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
-    """Measure both in turns, on the same batch."""
+    """Measure both contestants in turns, on the same batch."""
     examples = task.examples(batch, torch.Generator().manual_seed(0), held_out=False)
     ours = Contestant(task, (d_model, layers, heads), uses_torch=False)
     theirs = Contestant(task, (d_model, layers, heads), uses_torch=True)
@@ -101,10 +100,10 @@ def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> d
 
 
 def main() -> None:
-    """Print one line per row, and write all rows."""
+    """Print one line per row, then write all rows to a file."""
     torch.set_num_threads(1)  # as in a sweep: one model per core
     print(
-        "task        d_model layers batch x positions heads  headwise     torch  ratio (quarters)"
+        "task        d_model layers batch x positions heads  headwise     torch  ratio (quartiles)"
     )
     found = []
     for given in ROWS:

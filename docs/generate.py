@@ -1,4 +1,4 @@
-"""Generates the parts of the documentation that come from the source, and the page's types.
+"""Generates the parts of the docs that come from the source, and the explorer page's types.
 
 In: the installed package. Out: the text of every page with such parts. `python docs/generate.py`
 writes the pages; a test fails if one of them is stale.
@@ -33,7 +33,7 @@ The options of `scan`, `prune` and `sweep` are fields of settings objects in Pyt
 names correspond.
 """
 PLAIN = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb"}
-"""A help text as wide as the site shows without a scroll bar, in letters alone."""
+"""Environment for help texts: plain text, as wide as the site shows without a scroll bar."""
 
 
 def table(*rows: tuple[str, ...]) -> str:
@@ -43,12 +43,12 @@ def table(*rows: tuple[str, ...]) -> str:
 
 
 def code(*names: str) -> str:
-    """Names as code, with commas between them."""
+    """Names as inline code, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def columns() -> str:
-    """Every column of a scan, and what it says of itself."""
+    """Every column of a scan and its description."""
     from headwise.measures.counter import MEASURES
     from headwise.scans.tables import DERIVED_COLUMNS
 
@@ -62,7 +62,7 @@ def columns() -> str:
 
 
 def names() -> str:
-    """Every public name, and the first line of what it says of itself."""
+    """Every public name and the first paragraph of its docstring."""
     import inspect
 
     import headwise
@@ -77,7 +77,7 @@ def names() -> str:
 
 
 def families() -> str:
-    """What is known of the attention modules that can be cut."""
+    """Facts about the attention modules that heads can be cut from."""
     from headwise.models.families import FAMILIES
 
     rows = [("attention modules", "projections", "output", "and")]
@@ -97,7 +97,7 @@ def families() -> str:
 
 
 def refused() -> str:
-    """Attention modules that cannot be cut, and why."""
+    """Attention modules that heads cannot be cut from, and why."""
     from headwise.models.families import FAMILIES
 
     rows = [(code(name), row.refusal) for row in FAMILIES if row.refusal for name in row.classes]
@@ -105,7 +105,7 @@ def refused() -> str:
 
 
 def returned() -> str:
-    """Attention modules that are read from the weights they return."""
+    """Attention modules whose attention weights are read from their return values."""
     from headwise.models.families import FAMILIES
 
     rows = [row for row in FAMILIES if row.returns_weights]
@@ -113,7 +113,7 @@ def returned() -> str:
 
 
 def known() -> str:
-    """Sizes of every known model, and what its attention takes."""
+    """Sizes of every known model, and how many of its parameters are in attention."""
     from headwise.planning.known_models import KNOWN
     from headwise.planning.plans import plan
 
@@ -130,14 +130,14 @@ def known() -> str:
 
 
 def in_short(count: int) -> str:
-    """A number of parameters in three digits."""
+    """A number of parameters, to three digits."""
     unit, size = ("G", 1e9) if count >= 1e9 else ("M", 1e6)
     digits = 2 if count < 10 * size else 1 if count < 100 * size else 0
     return f"{count / size:.{digits}f} {unit}"
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """Every command and what its --help prints."""
+    """Every command and the output of its --help."""
     from typer.main import get_command
     from typer.testing import CliRunner
 
@@ -156,7 +156,7 @@ def helps() -> Iterator[tuple[str, str]]:
 
 
 def modules() -> str:
-    """Every folder and module of the package with the first sentence of its docstring."""
+    """Every folder and module of the package, with the first paragraph of its docstring."""
     source = DOCS.parent / "src" / "headwise"
     folders = sorted({file.parent for file in source.rglob("*.py")})
     parts = []
@@ -176,13 +176,13 @@ def modules() -> str:
 
 
 def first_sentence(file: Path) -> str:
-    """The first paragraph of a module's docstring on one line."""
+    """The first paragraph of a module's docstring, as one line."""
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def commands() -> str:
-    """The page of help texts."""
+    """The page with the help text of every command."""
     parts = [COMMANDS]
     parts += [f"## {name}\n\n```text\n{shown}\n```\n" for name, shown in helps()]
     return "\n".join(parts)
@@ -191,7 +191,7 @@ def commands() -> str:
 def baseline_shares(
     sentences: Sequence[Any], relation: str, reading: Any, *, is_causal: bool = False
 ) -> dict[str, float]:
-    """Share of the questions that each baseline answers; empty if there are no questions."""
+    """Share of the questions each baseline answers correctly; empty if there are no questions."""
     from headwise.probes.accuracy import BASELINES
     from headwise.probes.scoring import baseline_hits, make_question
 
@@ -209,7 +209,7 @@ def baseline_shares(
 def best_baseline_share(
     sentences: Sequence[Any], relation: str, *, is_causal: bool = False
 ) -> float:
-    """Share of the questions that the best baseline answers in its best reading."""
+    """Largest share of the questions that any baseline answers correctly in any reading."""
     from headwise.probes.scoring import READINGS
 
     return max(
@@ -246,11 +246,11 @@ def baselines() -> str:
 
 
 PLAIN_TYPES = {str: "string", bytes: "string", bool: "boolean", int: "number", float: "number"}
-"""TypeScript's names of types; bytes are sent as base64."""
+"""TypeScript names of Python types; bytes are sent as base64."""
 
 
 def page_types() -> str:
-    """TypeScript interfaces of the answers that the explorer's page reads."""
+    """TypeScript interfaces for the server's answers, which the explorer's page reads."""
     from headwise.explorer.api_types import ANSWERS
     from headwise.explorer.lesson.figures import AnswerVerdict, StepAnswer
 
@@ -262,7 +262,7 @@ def page_types() -> str:
 
 
 def add_interface(answer: type[Any], interfaces: dict[str, str]) -> None:
-    """Add the interface of a dataclass, and those of its fields' types."""
+    """Add a dataclass's interface, and the interfaces of its field types."""
     if answer.__name__ in interfaces:
         return
     interfaces[answer.__name__] = ""
@@ -276,7 +276,7 @@ def add_interface(answer: type[Any], interfaces: dict[str, str]) -> None:
 
 
 def page_type(hint: Any, interfaces: dict[str, str]) -> str:
-    """The TypeScript type of a Python type."""
+    """The TypeScript type that corresponds to a Python type."""
     kind, parts = get_origin(hint), get_args(hint)
     if is_dataclass(hint) and isinstance(hint, type):
         add_interface(hint, interfaces)
@@ -327,7 +327,7 @@ MARKED = {
 
 
 def pages() -> dict[Path, str]:
-    """Every page with generated parts, as it should be."""
+    """The current text of every page that has generated parts."""
     found = {DOCS / "commands.md": commands(), PAGE_TYPES: page_types()}
     for name, parts in MARKED.items():
         text = (DOCS / name).read_text(encoding="utf-8")
@@ -336,7 +336,7 @@ def pages() -> dict[Path, str]:
             marked = re.compile(f"(<!-- {mark}: -->\n).*?(<!-- :{mark} -->)", re.DOTALL)
             made = part()
             text, count = marked.subn(lambda at, made=made: f"{at[1]}{made}{at[2]}", text)  # type: ignore[misc]
-            assert count == 1, f"{name} has no place for {mark}"
+            assert count == 1, f"{name} has no markers for {mark}"
         found[DOCS / name] = text
     return found
 

@@ -379,4 +379,4 @@ def test_card_compares_the_unrefitted_cut_with_random_ones() -> None:
     quality = replace(record.quality, refitted=record.quality.uncut)
     card = figures_section(replace(record, quality=quality))
     assert f"Without the refit this cut has {quality.cut.value:.4f}. With as many " in card
-    assert f"and none refitted, it is {quality.random_mean.value:.4f}. " in card
+    assert f"and no refit, it is {quality.random_mean.value:.4f}. " in card

@@ -141,7 +141,7 @@ def test_model_card_lists_kept_heads_and_ways_to_load(tmp_path: Path) -> None:
     assert "| L0 | 0, 3, 4 |" in card
     assert 'AutoModelForMaskedLM.from_pretrained(".", trust_remote_code=True)' in card
     assert 'headwise.load(".")' in card
-    assert "`ignore_mismatched_sizes`, which it then advises, would load random weights." in card
+    assert "`ignore_mismatched_sizes`, which it then suggests, would load random weights." in card
     uncut = export(tiny("bert")[0], tmp_path / "uncut").path / "README.md"
     assert "all its heads" in uncut.read_text()
     assert "trust_remote_code" not in uncut.read_text()

@@ -1,1 +1,1 @@
-"""Writes a cut model as a folder that loads back equal."""
+"""Writes a cut model to a folder and checks that it loads back unchanged."""

@@ -1,7 +1,7 @@
-"""Directories: write a directory aside and move it into place when it is complete.
+"""Directories: write a directory under a temporary name, then move it into place.
 
-In: the path of a model. Out: a directory to fill. Whenever the process is killed, the path has the
-old model, the new one, or nothing. Only a model is ever replaced.
+In: the path to write a model to. Out: a directory to fill. Whenever the process is killed, the path
+has the old model, the new one, or nothing. Only a model is ever replaced.
 """
 
 import json
@@ -19,20 +19,20 @@ from headwise.files import lock_folder, resolve_target
 from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
-"""Endings of directories that are not yet, or no longer, in place."""
+"""Suffixes of temporary names: a new directory not yet in place, an old one moved away."""
 MODEL_FILES = re.compile(
     r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
     r"|\.gitattributes|LICENSE(\.txt)?"
 )
-"""Names of files in models' directories, including those that `prune` writes."""
-MODEL_FOLDERS = re.compile(r"\d+_\w+")  # of sentence-transformers, such as 1_Pooling
+"""Names of files found in model directories, including those that `prune` writes."""
+MODEL_FOLDERS = re.compile(r"\d+_\w+")  # sentence-transformers modules, such as 1_Pooling
 
 
 @contextmanager
 def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
-    """A directory to fill, which replaces `out` at the end of the block, or is removed on errors.
+    """Yield a directory to fill. It replaces `out` when the block ends, or is removed on an error.
 
-    Whatever a killed process leaves behind is cleared by the next `check_destination`.
+    The next `check_destination` clears whatever a killed process leaves behind.
     """
     with _lock_destination(out, force=force) as place:
         part = _temporary_name(place, PART)
@@ -51,9 +51,9 @@ def _temporary_name(place: Path, kind: str) -> Path:
 
 
 def check_destination(out: Path, *, force: bool) -> None:
-    """Raise unless a model may be written to `out`; with `force`, it may replace a model.
+    """Raise unless a model can be written to `out`. With `force`, it may replace an existing model.
 
-    A model that a killed process had moved away is first moved back.
+    If a killed process had moved a model away from `out`, this first moves it back.
     """
     with _lock_destination(out, force=force):
         pass
@@ -61,18 +61,18 @@ def check_destination(out: Path, *, force: bool) -> None:
 
 @contextmanager
 def _lock_destination(out: Path, *, force: bool) -> Iterator[Path]:
-    place = resolve_target(out)  # a link stays: its target is replaced
+    place = resolve_target(out)  # keep a link and replace its target
     if not place.parent.is_dir():
         raise OptionError(f"{out} cannot be written: there is no folder {place.parent}")
-    if not os.access(place.parent, os.W_OK):  # reported before the long work
-        raise OutputError(f"{out} cannot be written: you may not write in {place.parent}")
+    if not os.access(place.parent, os.W_OK):  # raise before the long work starts
+        raise OutputError(f"{out} cannot be written: no permission to write in {place.parent}")
     with lock_folder(place):
         _check_content(out, place, force=force)
         yield place
 
 
 def _check_content(out: Path, place: Path, *, force: bool) -> None:
-    """Clear leftovers; raise if `out` has something that must not be replaced."""
+    """Clear leftovers, then raise if `out` contains anything that must not be replaced."""
     for old in _leftovers(place, OLD):
         if place.exists():
             _remove(old)
@@ -83,7 +83,7 @@ def _check_content(out: Path, place: Path, *, force: bool) -> None:
     if out.is_dir() and any(out.iterdir()):
         if not _is_model(out):
             raise OutputError(
-                f"{out} is not empty and not a model, so it is not replaced, even by force: choose "
+                f"{out} is not replaced, even with force: it is neither empty nor a model; choose "
                 "another path"
             )
         if not force:
@@ -93,13 +93,13 @@ def _check_content(out: Path, place: Path, *, force: bool) -> None:
             )
         for entry in sorted(out.iterdir()):
             names = MODEL_FOLDERS if entry.is_dir() else MODEL_FILES
-            if not names.fullmatch(entry.name):  # it would be deleted with the model
+            if not names.fullmatch(entry.name):  # would be deleted along with the model
                 raise OutputError(
-                    f"{out} contains {entry.name} beside a model, so it is not replaced, even by "
-                    "force: choose another path"
+                    f"{out} is not replaced, even with force: it contains {entry.name}, which is "
+                    "not part of a model; choose another path"
                 )
     elif out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file, but a model is written as a directory")
+        raise OutputError(f"{out} is a file, but a model needs a directory: choose another path")
 
 
 def _is_model(folder: Path) -> bool:
@@ -117,7 +117,7 @@ def _leftovers(place: Path, kind: str) -> list[Path]:
 
 
 def _move_into_place(part: Path, place: Path) -> None:
-    """Move `part` to `place`; remove what was there once the new directory is in place."""
+    """Move `part` to `place`, then remove whatever was there before."""
     for path in (*part.rglob("*"), part):
         flush(path)
     old = _temporary_name(place, OLD)
@@ -136,21 +136,21 @@ def _move_into_place(part: Path, place: Path) -> None:
 
 
 def _remove(old: Path) -> None:
-    """Remove a replaced directory; renamed first, so that half of it is never moved back."""
+    """Remove a replaced directory. Rename it first: a half-deleted one must never be moved back."""
     renamed = old.with_name(f"{old.name.removesuffix(OLD)}gone.{PART}")
     old.rename(renamed)
     shutil.rmtree(renamed)
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Size in bytes of every file in a folder and its subfolders, by its path within the folder."""
+    """Size in bytes of every file in a folder and its subfolders, by path relative to `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(file.relative_to(folder)): file.stat().st_size for file in files}
 
 
 def flush(path: Path) -> None:
-    """Write a file's or folder's data to the disk."""
-    if os.name == "nt":  # Windows flushes neither folders nor files that are open for reading
+    """Flush a file or a folder to disk."""
+    if os.name == "nt":  # Windows can flush neither folders nor files opened for reading
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -1,9 +1,10 @@
-"""Export: write a model as a directory that loads back equal.
+"""Export: write a model to a directory, and check that it loads back unchanged.
 
-In: a model, and the files to put beside it. Out: a directory with safetensors, config.json and a
-model card: a plain checkpoint if transformers can build the cut model from a config, else one with
-the code that cuts a new model. The directory is written aside, loaded, compared with the model, and
-only then moved into place (`directories.py`). Heads are cut in `surgery/`.
+In: a model and the extra files for its directory. Out: a directory with safetensors, config.json
+and a model card. It is a plain checkpoint if transformers can build the cut model from a config;
+otherwise it includes code that cuts a new model. The directory is written under a temporary name,
+loaded, compared with the model, and only then moved into place (`directories.py`). Does not cut
+heads: see `surgery/`.
 """
 
 import inspect
@@ -42,24 +43,24 @@ from headwise.pruning.surgery.equivalence import (
 from headwise.reading.batch import Inputs
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
-"""Files that sentence-transformers reads beside modules.json."""
+"""Files that sentence-transformers reads in addition to modules.json."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A written directory, and how far the model loaded from it is from the given one."""
+    """An exported directory, and how much the model loaded from it differs from the original."""
 
     path: Path
     is_plain: bool
-    """Whether transformers loads it without extra code."""
+    """Whether transformers loads the directory without extra code."""
     difference: float | None
-    """Largest difference between the outputs, due to rounding; None if no inputs were given."""
+    """Largest difference between the two models' outputs, due to rounding; None without inputs."""
     files: Mapping[str, int]
-    """Size of every file in bytes, by its path within the directory."""
+    """Size of every file in bytes, by path relative to the directory."""
 
     @property
     def bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(self.files.values())
 
 
@@ -73,12 +74,12 @@ def export(
     extras: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Export:
-    """Write the model to the directory `out`, unless it does not load back equal.
+    """Write the model to the directory `out`. Raises ModelError if it would load back changed.
 
-    `tokenizer` may also be a processor. `source` is the directory of the uncut model: its
-    sentence-transformers files are copied. `inputs` run through the model and the one loaded back.
-    `extras` are texts to write beside the model, by file name; README.md becomes part of the model
-    card.
+    `tokenizer` may also be a processor. `source` is the uncut model's directory, whose
+    sentence-transformers files are copied. `inputs` are run through the model and through the copy
+    loaded back, to compare their outputs. `extras` are texts to add to the directory, by file name;
+    README.md becomes part of the model card.
     """
     check_exportable(model)
     modules = sentence_modules(source)
@@ -97,16 +98,16 @@ def export(
         )
         for name, text in {"README.md": card, **texts}.items():
             if Path(name).name != name or (part / name).exists():
-                raise OptionError(f"{name!r} cannot be put beside the model: use another name")
+                raise OptionError(f"{name!r} cannot be an extra file's name: choose another")
             (part / name).write_text(text, "utf-8")
         difference = check_copy(model, part, inputs)
     return Export(out, is_plain, difference, file_sizes(out))
 
 
 def check_exportable(model: nn.Module) -> None:
-    """Raise ModelError unless a public transformers class and a config build this very model.
+    """Raise ModelError unless a public transformers class can build this model from its config.
 
-    Weights must be floating-point numbers in memory.
+    The weights must also be floating-point and in memory.
     """
     plain, kind = public_class(model), type(model).__name__
     for name, weight in model.named_parameters():
@@ -114,7 +115,7 @@ def check_exportable(model: nn.Module) -> None:
             problem = "not in memory" if weight.device.type == "meta" else f"{weight.dtype}"
             raise ModelError(
                 f"{kind} cannot be exported: its weight {name} is {problem}, but weights must be "
-                "floating-point and in memory; load the model without quantization and offloading"
+                "floating-point and in memory; load the model without quantization or offloading"
             )
     assert isinstance(model, PreTrainedModel)
     is_cut = bool(getattr(model.config, BLOCK, None))
@@ -123,22 +124,23 @@ def check_exportable(model: nn.Module) -> None:
 
 
 def _check_shapes(model: nn.Module, built: nn.Module) -> None:
-    """Raise ModelError unless `built`, made by the model's class and config, has its shapes."""
+    """Raise ModelError unless `built`, made from the model's class and config, has its shapes."""
     shapes, built_shapes = tensor_shapes(model), tensor_shapes(built)
     for name in {**shapes, **built_shapes}:
         shape, built_shape = shapes.get(name), built_shapes.get(name)
         if shape == built_shape:
             continue
         if built_shape is None:
-            problem = f"its class and config build no {name}: merge adapters before you cut"
+            problem = f"its class and config do not create {name}; merge adapters before you cut"
         elif shape is None:
             problem = (
-                f"it has no {name}, but its class and config build one: use from_pretrained's model"
+                f"it has no {name}, but its class and config create one; use a model from "
+                "from_pretrained"
             )
         else:
             problem = (
-                f"{name} is {list(shape)}, but its class and config build {list(built_shape)}: use "
-                "a model from from_pretrained"
+                f"{name} is {list(shape)}, but its class and config create {list(built_shape)}; "
+                "use a model from from_pretrained"
             )
         raise ModelError(f"{type(model).__name__} cannot be exported: {problem}")
 
@@ -153,8 +155,8 @@ def write_model(model: PreTrainedModel, part: Path) -> bool:
         setattr(config, BLOCK, getattr(model.config, BLOCK))
         config.auto_map = {auto: f"{CODE}.{name}" for auto, name in classes.items()}
         (part / f"{CODE}.py").write_text(_model_code(sorted({*classes.values()})), "utf-8")
-    # A new model saves the weights: it has no state of a quantizer, and the given one stays
-    # unchanged. Only transformers' own classes understand original names of weights.
+    # A new model saves the weights: it has no quantizer state, and the given model stays unchanged.
+    # Only transformers' own classes can load weights under their original names.
     fresh: Any = empty_model(plain if is_plain else cut_class(plain), config, model.dtype)
     fresh.generation_config = getattr(model, "generation_config", None)
     weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
@@ -163,13 +165,13 @@ def write_model(model: PreTrainedModel, part: Path) -> bool:
             fresh.save_pretrained(part, state_dict=weights, save_original_format=is_plain)
     except ValueError as error:  # for instance generation settings that contradict each other
         raise ModelError(f"{plain.__name__} cannot be exported: {one_sentence(error)}") from error
-    for file in part.glob("*.safetensors"):  # safetensors lets only the owner read its files
+    for file in part.glob("*.safetensors"):  # safetensors makes them readable by the owner only
         file.chmod((part / "config.json").stat().st_mode)
     return is_plain
 
 
 def _auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict[str, str]:
-    """Names of the model's class and of its bare class, by the Auto classes that load them."""
+    """Names of the model's class and its bare class, by the Auto class that loads each."""
     names = {"AutoModel": bare_class(config).__name__}
     for name, auto in vars(modeling_auto).items():
         mapping = getattr(auto, "_model_mapping", None)
@@ -181,7 +183,7 @@ def _auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dic
 
 
 def _model_code(names: Sequence[str]) -> str:
-    """Source of a module without headwise: `CutMixin`, and the named classes with it."""
+    """Source of a module that does not import headwise: `CutMixin` and the classes that use it."""
     imports = [f"from transformers import {name} as Plain{name}  # noqa: E402" for name in names]
     classes = [
         f"\n\nclass {name}(CutMixin, Plain{name}):\n"
@@ -192,7 +194,7 @@ def _model_code(names: Sequence[str]) -> str:
 
 
 def sentence_modules(source: Path | None) -> list[dict[str, Any]]:
-    """The modules of a sentence-transformers directory; none if it is another directory."""
+    """Entries of modules.json; empty if `source` is not a sentence-transformers directory."""
     if source is None or not (source / "modules.json").is_file():
         return []
     problem = f"{source} is not a sentence-transformers directory: modules.json"
@@ -200,17 +202,17 @@ def sentence_modules(source: Path | None) -> list[dict[str, Any]]:
         modules: list[dict[str, Any]] = json.loads((source / "modules.json").read_text("utf-8"))
         folders = [source / module["path"] for module in modules]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ModelError(f"{problem} is not a list of modules with a path each") from error
+        raise ModelError(f"{problem} is not a list of modules that each have a path") from error
     if not folders:
-        raise ModelError(f"{problem} names no module")
+        raise ModelError(f"{problem} lists no modules")
     for folder in folders:
         if source.resolve() not in (folder.resolve(), folder.resolve().parent):
-            raise ModelError(f"{problem} names {folder}, which is outside the directory")
+            raise ModelError(f"{problem} lists {folder}, which is outside the directory")
     return modules
 
 
 def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], part: Path) -> None:
-    """Copy all modules but the transformer; the cut model is at the top of the directory."""
+    """Copy every module except the transformer: the cut model is in the directory itself."""
     folders = [source / module["path"] for module in modules]
     for folder in folders[1:]:
         if folder.is_dir():  # Normalize has no files
@@ -224,12 +226,12 @@ def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], p
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
-    """Load the written model; raise ModelError unless its tensors are equal, bit for bit.
+    """Load the written model. Raise ModelError unless its tensors are equal, bit for bit.
 
-    Returns the largest difference of the outputs for `inputs`, in float32 at least: kernels may add
-    in another order if weights are elsewhere in memory, as in a mapped file.
+    Returns the largest difference between the outputs for `inputs`, in float32 or better. Kernels
+    may sum in a different order if weights are stored elsewhere, as in a memory-mapped file.
     """
-    with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
+    with quiet(), explain_errors(f"the written {type(model).__name__}", is_local=True):
         loaded: Any = load(part).model.to(model.device)
     _check_shapes(model, loaded)
     copies = tensors_by_name(loaded)
@@ -240,29 +242,29 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
         return None
     for module, copied_module in zip(model.modules(), loaded.modules(), strict=True):
         config = getattr(copied_module, "config", None)
-        if isinstance(config, PreTrainedConfig):  # both are to compute with the same kernels
+        if isinstance(config, PreTrainedConfig):  # both must compute with the same kernels
             for name in ("_attn_implementation", "_experts_implementation"):
                 setattr(config, name, getattr(module.config, name))
     with in_full_precision(model, inputs) as full_inputs:
         expected = layer_outputs(model, (), full_inputs)
     with in_full_precision(loaded, inputs) as full_inputs:
         actual = layer_outputs(loaded, (), full_inputs)
-    problem = f"{type(model).__name__} cannot be exported: for the given inputs, loaded back"
+    problem = f"{type(model).__name__} cannot be exported, because it changes when loaded back"
     return check_equivalence(model, actual, expected, problem)
 
 
 def _tensor_difference(name: str, tensor: Tensor, copied: Tensor) -> str:
-    """How a tensor differs when loaded back, and what would help; empty if it is equal."""
+    """How a tensor changed when loaded back, and how to avoid that; empty if it is equal."""
     if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:  # buffers may differ
         return (
-            f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back: convert all weights "
+            f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back; convert all weights "
             "to one dtype with model.to"
         )
     if torch.equal(tensor.double().nan_to_num(), copied.double().nan_to_num()):
         return ""
     if isinstance(tensor, nn.Parameter):
-        return f"{name} has other values when loaded back: use a model from from_pretrained"
+        return f"{name} has different values when loaded back; use a model from from_pretrained"
     return (
-        f"{name} has other values when loaded back, because no file contains it and it is computed "
-        "again: choose the dtype when you load the uncut model"
+        f"{name} has different values when loaded back, because it is not saved but recomputed; "
+        "set the dtype when you load the uncut model"
     )

@@ -1,6 +1,6 @@
-"""The card of an exported model: what it is, which heads it kept, what was measured, how it loads.
+"""Model card: an exported model's origin, kept heads, measurements and loading code.
 
-In: a cut model, the directory that it is written to, and the record of what `prune` measured. Out:
+In: a cut model, the directory it is written to, and the record of `prune`'s measurements. Out:
 Markdown, which model hubs show as the model's page.
 """
 
@@ -17,26 +17,27 @@ from headwise.pruning.export.plain_config import public_class
 from headwise.pruning.record import OWN_TEXT, PruneRecord
 
 CODE = "modeling_headwise"
-"""The module, in an exported directory, that transformers runs if it is trusted."""
+"""Name of the module in an exported directory that transformers runs if the user trusts it."""
 SIZES = {
     "heads": "heads",
     "kv_heads": "KV heads",
     "parameters": "parameters",
-    "cache_bytes_per_token": "bytes of KV cache for a token",
-    "attention_multiply_adds": "multiply-adds of attention",
+    "cache_bytes_per_token": "bytes of KV cache per token",
+    "attention_multiply_adds": "attention multiply-adds",
 }
-"""Sizes that a card shows, by their names in the record."""
+"""Labels of the sizes on a card, by the sizes' names in the record."""
 MEANT = {"cosine": "cosine to the uncut model's embeddings"}
-"""Units that do not say for themselves what they are of."""
+"""Descriptions of units whose names do not explain themselves."""
 
 
 HEADS = (
-    "Heads have new numbers, from 0 in every layer. Layers that are not in this table kept all "
-    "their heads."
+    "Heads have new numbers, starting from 0 in every layer. Layers that are not in this table "
+    "kept all their heads."
 )
 WARNING = (
-    "Without `trust_remote_code=True` transformers raises, because the sizes are not those of its "
-    "own class. `ignore_mismatched_sizes`, which it then advises, would load random weights."
+    "Without `trust_remote_code=True`, transformers raises an error, because the sizes are not "
+    "those of its own class. `ignore_mismatched_sizes`, which it then suggests, would load random "
+    "weights."
 )
 
 
@@ -48,14 +49,14 @@ def model_card(
     loaders: Mapping[str, str],
     measured: str = "",
 ) -> str:
-    """The card of a model that is written in `part`; `loaders` are classes by their Auto classes.
+    """The card of the model written to `part`; `loaders` are class names by Auto class.
 
-    `measured` is what `figures_section` returned.
+    `measured` is the text that `figures_section` returned.
     """
     kept_heads = (getattr(model.config, BLOCK, None) or {"kept": {}})["kept"]
     rows = [(layer, ", ".join(map(str, kept)) or "none") for layer, kept in kept_heads.items()]
     columns = ("layer", "heads kept, by their numbers in the uncut model")
-    origin = "/".join(Path(model.config.name_or_path or source or "a nameless model").parts[-2:])
+    origin = "/".join(Path(model.config.name_or_path or source or "an unnamed model").parts[-2:])
     name = public_class(model).__name__
     loader = next((loader for loader, kind in loaders.items() if kind == name), "AutoModel")
     is_sentence = (part / "modules.json").exists()
@@ -71,10 +72,10 @@ def model_card(
         f"---\nlibrary_name: {library}\ntags: [headwise]\n---\n"
         f"# A model with {'fewer attention heads' if rows else 'all its heads'}",
         f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.\n"
-        "Its licence and its limits are those of the model that it was made from.",
+        "Its licence and limits are those of the model it was made from.",
         f"{HEADS}\n\n{Table('', columns, tuple(rows)).to_markdown()}" if rows else "",
         measured,
-        "It loads from this directory in each of these ways:",
+        "Load it from this directory in any of these ways:",
         "\n".join(["```python", *lines, "```"]),
         "" if is_plain else WARNING,
     ]
@@ -82,7 +83,7 @@ def model_card(
 
 
 def figures_section(record: PruneRecord) -> str:
-    """Sizes and quality before and after, how heads were chosen, and the text measured on."""
+    """Sizes and quality before and after the cut, how heads were chosen, and the text used."""
     quality, before, after = record.quality, record.before, record.after
     rows = [
         (words, f"{getattr(before, name):,}", f"{getattr(after, name):,}")
@@ -108,10 +109,10 @@ def figures_section(record: PruneRecord) -> str:
         f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n"
         f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
         f"{chosen}{refitted}. The {quality.unit} was measured on {text.measured_on.size} of "
-        f"{whose}, on which no head was chosen and nothing fitted. {without_refit}"
-        f"With as many heads cut at random, and none refitted, it is "
+        f"{whose}, on which no head was chosen and nothing was fitted. {without_refit}"
+        f"With as many heads cut at random and no refit, it is "
         f"{_figure(quality.random_mean.value)}. {decided}"
-        "`prune.json` has every figure, `plan.json` the heads that were cut."
+        "`prune.json` has every figure; `plan.json` has the heads that were cut."
     )
 
 

@@ -1,7 +1,7 @@
 """ONNX: write a model as one file that runs without torch.
 
 In: a model, cut or not, and inputs for it. Out: an .onnx file for batches and sequences of any
-size. onnxruntime runs the file once; it is kept only if the outputs equal the model's.
+size. onnxruntime runs the file; it is kept only if its outputs match the model's.
 """
 
 import logging
@@ -26,15 +26,16 @@ from headwise.watching.running import in_evaluation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST = 2**31
-"""Bytes that one ONNX file can hold: protobuf counts them in 31 bits."""
+"""Size limit of an ONNX file in bytes: protobuf stores sizes in 31 bits."""
 
 
 def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
-    """Largest difference between torch's and onnxruntime's outputs for `inputs` and a part of them.
+    """Write the model to `path`, and return the largest difference from torch's outputs.
 
-    Every tensor that the model returns for the inputs is an output of the file; there is no cache.
-    Raises ModelError, and writes nothing, if rounding does not explain a difference. Call
-    `check_onnx_packages` and `check_onnx_model` first.
+    Every tensor that the model returns for `inputs` is an output of the file; there is no cache.
+    onnxruntime runs the file on `inputs` and on a part of them. Raises ModelError and leaves no
+    file if rounding does not explain a difference. First call `check_onnx_packages` and
+    `check_onnx_model`.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     adapter = _Adapter(model, tuple(inputs))
@@ -54,7 +55,7 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
 
 
 def check_onnx_packages() -> None:
-    """Raise MissingPackage if a package that writes ONNX is not installed."""
+    """Raise MissingPackage if a package needed to write ONNX is not installed."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingPackage(
@@ -63,12 +64,12 @@ def check_onnx_packages() -> None:
 
 
 def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
-    """Raise if the model is too large for ONNX or in bfloat16, or `inputs` are too short."""
+    """Raise if the model is too large for ONNX or in bfloat16, or if `inputs` are too short."""
     size = sum(weight.nbytes for weight in model.parameters())
     if size >= LARGEST:
         raise ModelError(
-            f"{type(model).__name__} is too large for ONNX: its weights have {size:,} bytes, but "
-            f"one file holds less than {LARGEST:,}"
+            f"{type(model).__name__} is too large for ONNX: its weights take {size:,} bytes, but "
+            f"one file must be smaller than {LARGEST:,}"
         )
     if any(weight.dtype == torch.bfloat16 for weight in model.parameters()):
         raise ModelError(
@@ -78,12 +79,13 @@ def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
     short = [name for name, value in inputs.items() if _is_sequence(value) and value.shape[1] < 2]
     if short:
         raise OptionError(
-            f"{', '.join(short)} are too short to recognize the token axis: pass at least 2 tokens"
+            f"inputs are too short to find the token axis of {', '.join(short)}: pass at least 2 "
+            "tokens"
         )
 
 
 class _Adapter(nn.Module):
-    """The model with positional inputs, and a tuple of tensors as its result."""
+    """A wrapper that calls the model with positional inputs and returns a tuple of tensors."""
 
     def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class _Adapter(nn.Module):
 
 def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
     example = tuple(
-        torch.cat([value, value]) if len(value) == 1 else value  # torch takes a size of 1 as fixed
+        torch.cat([value, value]) if len(value) == 1 else value  # torch treats a size of 1 as fixed
         for value in inputs.values()
     )
     names = list(adapter.outputs_by_name(*example))
@@ -137,13 +139,16 @@ def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
     arrays = session.run(list(outputs), feed)
     actual = {name: torch.from_numpy(array) for name, array in zip(outputs, arrays, strict=True)}
     expected = {name: output.cpu() for name, output in outputs.items()}
-    problem = f"{type(adapter.model).__name__} cannot be written as ONNX: in onnxruntime"
+    problem = (
+        f"{type(adapter.model).__name__} cannot be written as ONNX, because its outputs change in "
+        "onnxruntime"
+    )
     return check_equivalence(adapter.model, actual, expected, problem)
 
 
 @contextmanager
 def _quiet_export(model: nn.Module, path: Path) -> Iterator[None]:
-    """Silence torch's exporter inside the block, and turn errors into one sentence."""
+    """Silence torch's exporter inside the block, and turn its errors into one-sentence messages."""
     runtime = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     refusals = (runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph, runtime.NotImplemented)
     log = logging.getLogger("torch.onnx")

@@ -1,8 +1,8 @@
-"""Plain config: can transformers build a cut model from a config, without code?
+"""Plain config: can transformers build a cut model from a config, without extra code?
 
-In: a cut model. Out: a config from which the plain transformers class builds exactly its shapes, or
-None. There is no table of families: a candidate config is tried on the meta device, and the model
-that it builds is compared.
+In: a cut model. Out: a config from which the plain transformers class builds exactly the same
+shapes, or None. There is no table of families: each candidate config builds a model on the meta
+device, which is then compared with the cut model.
 """
 
 import copy
@@ -24,7 +24,7 @@ from headwise.watching.sites import find_sites, output_weight
 
 
 def public_class(model: nn.Module) -> type[PreTrainedModel]:
-    """The public transformers class of a model, cut or not; ModelError if it has none."""
+    """The public transformers class of a model, cut or not. Raises ModelError if it has none."""
     kind = type(model)
     is_cut = any(base.__name__ == "CutMixin" for base in kind.__mro__)
     for base in kind.__mro__ if is_cut else (kind,):
@@ -34,13 +34,13 @@ def public_class(model: nn.Module) -> type[PreTrainedModel]:
                 return plain
             break
     raise ModelError(
-        f"{kind.__name__} cannot be exported: it is not a public class of transformers, so nobody "
-        "else could build it; use a model from from_pretrained"
+        f"{kind.__name__} cannot be exported: it is not a public class of transformers, so others "
+        "could not load it; use a model from from_pretrained"
     )
 
 
 def plain_config(model: PreTrainedModel) -> PreTrainedConfig | None:
-    """A config without a cut's block that builds the model's shapes; None if there is none."""
+    """A config that builds the model's shapes without headwise's block; None if there is none."""
     uncut = without_block(model.config)
     if not getattr(model.config, BLOCK, None):
         return uncut
@@ -49,7 +49,7 @@ def plain_config(model: PreTrainedModel) -> PreTrainedConfig | None:
 
 
 def without_block(config: PreTrainedConfig) -> PreTrainedConfig:
-    """A copy of the config without a cut's block, custom code and quantization."""
+    """A copy of the config without headwise's block, custom code and quantization settings."""
     bare: PreTrainedConfig = copy.deepcopy(config)
     for key in (BLOCK, "auto_map", "quantization_config"):
         if hasattr(bare, key):
@@ -58,7 +58,7 @@ def without_block(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def _candidate_counts(model: PreTrainedModel, uncut: PreTrainedConfig) -> Iterator[dict[str, int]]:
-    """Config settings to try; none if layers have different numbers of heads."""
+    """Config settings to try; none if, for example, layers have different numbers of heads."""
     block = getattr(model.config, BLOCK)
     counts = set(head_counts(model).values())
     if len(counts) > 1 or uncut.sub_configs or block["emptied"] or block["biased"]:
@@ -76,7 +76,7 @@ def _candidate_counts(model: PreTrainedModel, uncut: PreTrainedConfig) -> Iterat
 def _try_counts(
     model: PreTrainedModel, uncut: PreTrainedConfig, counts: Mapping[str, int]
 ) -> PreTrainedConfig | None:
-    """The config with other counts if the plain class builds the model's shapes from it."""
+    """The config with `counts`; None if the plain class does not build the same shapes from it."""
     config = copy.deepcopy(uncut)
     try:
         for name, count in counts.items():
@@ -84,7 +84,7 @@ def _try_counts(
         config = type(config).from_dict(config.to_dict())  # as read back from a file
         built = empty_model(public_class(model), config, model.dtype)
     except (StrictDataclassError, AttributeError, ValueError, TypeError, RuntimeError):
-        return None  # counts must divide hidden_size, Falcon has no setter of head_dim
+        return None  # counts must divide hidden_size; Falcon's head_dim cannot be set
     is_same = tensor_shapes(built) == tensor_shapes(model)
     return config if is_same and _attention_facts(built) == _attention_facts(model) else None
 
@@ -92,7 +92,7 @@ def _try_counts(
 def empty_model(
     kind: type[PreTrainedModel], config: PreTrainedConfig, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """A model of class `kind` on the meta device, from a copy of the config."""
+    """A model of class `kind` on the meta device, built from a copy of the config."""
     build: Any = kind._from_config
     with quiet(), torch.device("meta"):
         built: PreTrainedModel = build(copy.deepcopy(config), dtype=dtype)
@@ -105,7 +105,7 @@ def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def _attention_facts(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """Numbers stored in every attention module, such as scales and counts, by module name."""
+    """Numeric attributes of every attention module, such as scales and counts, by module name."""
     return {
         site.name: {
             key: value

@@ -1,7 +1,7 @@
-"""Sizes: what a cut removed, counted and timed.
+"""Sizes: how large and how fast a model is before and after a cut.
 
-In: a model before and after the cut. Out: parameters, bytes, KV-cache bytes, multiply-adds, and the
-times of both models, measured side by side. Sizes come from the weights, never from a mask.
+In: the uncut and the cut model. Out: parameters, bytes, KV-cache bytes, multiply-adds, and the run
+times of both models, measured alternately. Sizes come from the weights, never from a mask.
 """
 
 import statistics
@@ -21,7 +21,7 @@ from headwise.watching.sites import find_sites, output_weight
 POSITIONS = 512
 """Sequence length for multiply-adds and speed, unless the model's limit is lower."""
 CACHED_STACKS = ("", "decoder", "text")
-"""Stacks whose keys and values the cache keeps for every generated token."""
+"""Stacks whose keys and values are cached for every generated token."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Sizes:
     bytes: int
     attention_parameters: int
     cache_bytes_per_token: int
-    """Keys and values, or the latent vector they are made from, in the model's dtype; 0 for a model
-    without a cache."""
+    """Bytes for keys and values, or for the latent vector they are computed from, in the model's
+    dtype; 0 for a model without a cache."""
     attention_multiply_adds: int
-    """In all attention layers, for one sequence of `positions` tokens."""
+    """Total over all attention layers, for one sequence of `positions` tokens."""
     positions: int
 
 
 def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS) -> Sizes:
-    """Sizes of the model as it is now; `counts` are its heads by layer."""
+    """Sizes of the model as it is now; `counts` are its head counts by layer."""
     sites = find_sites(model)
     attention = {id(weight): weight for site in sites for weight in site.module.parameters()}
     products = cache = 0
@@ -81,23 +81,23 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
 
 @dataclass(frozen=True)
 class Speed:
-    """Times of two models for the same input, measured in turns."""
+    """Run times of two models on the same input, measured alternately."""
 
     batch: int
     positions: int
     before: float
-    """Median seconds of the uncut model."""
+    """Median time of the uncut model in seconds."""
     after: float
-    """Median seconds of the cut model."""
+    """Median time of the cut model in seconds."""
     ratio: float
-    """Median over turns of the uncut model's time over the cut model's: above 1 is faster."""
+    """Median ratio of the uncut to the cut model's time; above 1, the cut model is faster."""
     spread: float
     """Half the interquartile range of the ratios."""
 
 
 @torch.no_grad()
 def time_both(before: nn.Module, after: nn.Module, inputs: Inputs, *, turns: int = 5) -> Speed:
-    """Times of both models for the same input, in `turns` turns of alternating order."""
+    """Time both models on the same input, `turns` times in alternating order."""
     for model in (before, after):
         forward(model, inputs)
     pairs = []
@@ -129,18 +129,18 @@ def _seconds(model: nn.Module, inputs: Inputs) -> float:
 
 
 GENERATED = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask")
-"""Inputs that `full_batch` makes; it omits token types, which models then take to be all equal."""
+"""Inputs that `full_batch` makes. It omits token types, so models assume that all are equal."""
 
 
 def inputs_beyond_tokens(inputs: Inputs) -> list[str]:
-    """Inputs that `full_batch` cannot make: a model that needs them is not timed."""
+    """Names of inputs that `full_batch` cannot make; a model that needs them is not timed."""
     if "input_ids" not in inputs:
         return list(inputs)
     return [name for name in inputs if name not in (*GENERATED, "token_type_ids")]
 
 
 def full_batch(inputs: Inputs, batch: int, positions: int) -> Inputs:
-    """A batch of `batch` sequences of `positions` tokens without padding, from repeated ids."""
+    """A batch of `batch` unpadded sequences, each `positions` tokens long, from repeated ids."""
     ids = inputs["input_ids"].flatten()
     needed = batch * positions
     repeated = ids.repeat(-(-needed // len(ids)))[:needed].view(batch, positions)

@@ -1,1 +1,1 @@
-"""Adjusts the remaining weights so that a cut model acts like the uncut one."""
+"""Adjusts the remaining weights so that a cut model behaves more like the uncut one."""

@@ -1,8 +1,8 @@
-"""Normal equations: least squares from sums that grow batch by batch.
+"""Normal equations: least squares from sums accumulated batch by batch.
 
-In: rows of a linear layer's inputs, and of the errors of its outputs. Out: the correction of its
-weights that removes most of the errors, for any ridge, and the error that it leaves on other rows.
-Memory is that of one matrix as wide as the layer, for any number of rows.
+In: rows of a linear layer's inputs and of its output errors. Out: for any ridge, the correction to
+its weights that removes most of the error, and the error that remains on other rows. Memory depends
+on the layer's width, not on the number of rows.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Numbers to add to a linear layer's weights and bias."""
+    """Values to add to a linear layer's weights and bias."""
 
     weight: Float[Tensor, "input output"]
     bias: Float[Tensor, " output"]
 
 
 class NormalEquations:
-    """Sums of products of inputs and errors, over rows."""
+    """Sums, over rows, of the products of inputs and errors."""
 
     def __init__(self, width: int, outputs: int, *, has_bias: bool) -> None:
-        """Start without rows. Without a bias, the fitted plane passes through the origin."""
+        """Start with no rows. Without a bias, the fitted plane passes through the origin."""
         self.has_bias = has_bias
         self.rows = 0
         self.gram = torch.zeros(width, width, dtype=torch.float64)
@@ -44,17 +44,17 @@ class NormalEquations:
         self.squares += float((errors.double() ** 2).sum())
 
     def solve(self, ridge: float | None) -> Correction:
-        """The correction that leaves the smallest error, shrunk towards zero.
+        """The least-squares correction, shrunk towards zero by `ridge`.
 
-        `ridge` is in units of the inputs' mean variance (mean square, without a bias). None changes
-        only the bias.
+        `ridge` is in units of the inputs' mean variance, or of their mean square if there is no
+        bias. None corrects only the bias.
         """
         gram, cross, weight = self.gram, self.cross, torch.zeros_like(self.cross)
         if self.has_bias:
             gram = gram - torch.outer(self.input_sum, self.input_sum) / self.rows
             cross = cross - torch.outer(self.input_sum, self.error_sum) / self.rows
         size = gram.diagonal().mean()
-        if ridge is not None and size > 0:  # else no inputs, or inputs that are equal in every row
+        if ridge is not None and size > 0:  # otherwise there are no inputs, or all rows are equal
             weight = torch.linalg.solve(gram + ridge * size * torch.eye(len(gram)).to(gram), cross)
         bias = torch.zeros_like(self.error_sum)
         if self.has_bias:
@@ -67,7 +67,7 @@ class NormalEquations:
         return self.squares / max(self.rows, 1)
 
     def error_left(self, correction: Correction) -> float:
-        """Mean squared error per row that a correction leaves on these rows."""
+        """Mean squared error per row that remains on these rows after a correction."""
         weight, bias = correction.weight, correction.bias
         total = (
             self.squares

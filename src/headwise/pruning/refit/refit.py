@@ -1,11 +1,11 @@
 """Refit: adjust output projections so that the remaining heads make up for the cut ones.
 
-In: an uncut model, the cut one, and examples to fit on and to choose the ridge on. Out: the cut
-model with changed output projections and a `LayerFit` per projection. Layers are fitted in order,
-each on the outputs of the layers refitted before it, in closed form. The target is the error of the
-residual stream after attention if the block adds attention's output to its input unchanged, else
-the error of attention's output. The variant `wide` also fits the last linear layer of feed-forward
-parts. The sums are in `normal_equations.py`.
+In: an uncut model, the cut one, examples to fit on, and examples to choose the ridge with. Out: the
+cut model with adjusted output projections, and a `LayerFit` per projection. Layers are fitted in
+order and in closed form, each on the outputs of the layers refitted before it. A fit reduces the
+error in the residual stream after attention if the block adds attention's output unchanged to its
+input, otherwise the error in attention's output. The variant `wide` also fits the last linear layer
+of each feed-forward part. `normal_equations.py` solves the least-squares problems.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Ridges tried in each layer; the best one on examples that were not fitted on is used."""
+"""Ridges tried in each layer; the one that does best on examples not used for fitting is kept."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class LayerFit:
 
     layer: str
     ridge: float | None
-    """None if no correction helped on examples that were not fitted on."""
+    """None if no correction helped on the examples not used for fitting."""
     before: float
-    """Mean squared error on these examples without a correction."""
+    """Mean squared error on the examples not used for fitting, without a correction."""
     after: float
-    """Mean squared error on these examples with the chosen correction."""
+    """Mean squared error on the examples not used for fitting, with the chosen correction."""
     is_residual: bool
-    """Whether the target includes errors of the layers below."""
+    """Whether the target includes errors from earlier layers."""
     part: str = "attention"
     """`attention` or `feed-forward`."""
 
@@ -57,7 +57,7 @@ def refit(
     variant: str = "full",
     progress: Progress = no_progress,
 ) -> tuple[LayerFit, ...]:
-    """Refit every output projection of the cut model in place, except in layers without heads.
+    """Refit the cut model's output projections in place, except in layers that never had heads.
 
     `variant` is full, wide or bias; call `check_variant` first.
     """
@@ -83,7 +83,7 @@ def check_variant(model: nn.Module, variant: str) -> None:
 
 
 class _BlockRunner:
-    """A model that reads samples one block at a time."""
+    """Runs a model on samples, one block at a time."""
 
     def __init__(
         self, model: nn.Module, blocks: Sequence[Block], samples: Sequence[Sample]
@@ -99,13 +99,13 @@ class _BlockRunner:
     def record(
         self, index: int, number: int, modules: Mapping[str, nn.Module]
     ) -> dict[str, ModuleCall]:
-        """First calls of `modules` while block `index` runs for sample `number`."""
+        """The first call of each of `modules` while block `index` runs for sample `number`."""
         with record(modules) as calls:
             self.run(index, number)
         return {call.name: call for call in reversed(calls)}
 
     def advance(self, index: int) -> None:
-        """Store the outputs of block `index`, the inputs of the next block."""
+        """Store the outputs of block `index`, which are the inputs to the next block."""
         cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
         for number in range(len(self.samples)):
             cache[number] = self.run(index, number)
@@ -113,34 +113,35 @@ class _BlockRunner:
 
 @dataclass(frozen=True, eq=False)
 class _FittedProjection:
-    """One linear layer in the cut and in the uncut model.
+    """A linear layer to fit, with its modules in the cut and in the uncut model.
 
-    `projection` is the layer, `stream` the module to whose input the layer's output is added.
+    `projection` is the layer; `stream` is the module whose input the layer's output is added to.
     """
 
     site: Site
     part: str
     is_residual: bool
-    """Whether the model continues with the plain sum of stream and output."""
+    """Whether the block adds the layer's output to the stream, with both unchanged."""
     cut: Mapping[str, nn.Module]
     uncut: Mapping[str, nn.Module]
 
 
 class _ModelPair:
-    """A cut and an uncut model that read the same samples, one block at a time."""
+    """Runs a cut and an uncut model on the same samples, one block at a time."""
 
     def __init__(
         self, cut: nn.Module, uncut: nn.Module, samples: Sequence[Sample], num_fitting: int
     ) -> None:
-        """Start before the first block; the first `num_fitting` samples are fitted on."""
+        """Start before the first block; the first `num_fitting` samples are for fitting."""
         self.samples, self.num_fitting = samples, num_fitting
         blocks = find_blocks(uncut)
         if not blocks:
             raise OptionError(
-                f"{type(cut).__name__} cannot be refitted: its layers share their weights"
+                f"{type(cut).__name__} cannot be refitted: its layers share their weights; set "
+                "refit to none"
             )
         modules = {block.name: block.module for block in blocks}
-        with torch.no_grad(), record(modules) as calls:  # text does not run a vision model's blocks
+        with torch.no_grad(), record(modules) as calls:  # text alone does not run vision blocks
             forward_batch(uncut, samples[0].inputs)
         used = {call.name for call in calls}
         self.cut, self.uncut = (
@@ -152,7 +153,7 @@ class _ModelPair:
         self.counts = count_heads(uncut, samples[0].inputs)
 
     def attention(self, index: int) -> list[_FittedProjection]:
-        """Output projections of a block's attention, except in layers that never had a head."""
+        """Output projections of a block's attention layers, except layers that never had heads."""
         block, uncut = self.cut.blocks[index], self.uncut.blocks[index]
         parts = []
         for site, uncut_site in zip(block.sites, uncut.sites, strict=True):
@@ -166,9 +167,9 @@ class _ModelPair:
         return parts
 
     def _adds_to_input(self, index: int, modules: Mapping[str, nn.Module]) -> bool:
-        """Whether the uncut block adds attention's output to its own input, changing neither.
+        """Whether the uncut block adds attention's output to its own input, with both unchanged.
 
-        Then some module of the block reads that sum.
+        If so, that sum is the input to some module in the block.
         """
         inside = self.uncut.blocks[index].module.named_modules()
         every = {f"block.{path}": module for path, module in inside}
@@ -192,7 +193,7 @@ class _ModelPair:
         return [_FittedProjection(block.sites[0], "feed-forward", True, modules, goal)]
 
     def refit_projection(self, index: int, fitted: _FittedProjection, variant: str) -> LayerFit:
-        """Fit one projection, and change it if that helps on examples that were not fitted on."""
+        """Fit one projection, and apply the fit if it helps on examples not used for fitting."""
         weight, bias = output_weight(fitted.cut["projection"]), _bias(fitted.cut["projection"])
         fit, held_out = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
         for number, sample in enumerate(self.samples):
@@ -201,7 +202,7 @@ class _ModelPair:
             target: Tensor = goal["projection"].output
             if len(weight):
                 concat, output = calls["projection"].input, calls["projection"].output
-            else:  # a layer without heads outputs the bias
+            else:  # a layer without heads outputs only its bias
                 output = torch.zeros_like(target)
                 concat = output[..., :0]
                 output = output if bias is None else output + bias.detach()
@@ -221,7 +222,7 @@ class _ModelPair:
 
 
 def projection_at(site: Site) -> nn.Module:
-    """A site's output projection; ModelError if it is unknown."""
+    """A site's output projection. Raises ModelError if it is unknown."""
     if site.output_projection is None:
         raise ModelError(f"{site.name} cannot be refitted: its output projection is unknown")
     return site.output_projection
@@ -235,9 +236,9 @@ def _bias(projection: nn.Module) -> Tensor | None:
 def best_correction(
     fitted: NormalEquations, held_out: NormalEquations, variant: str
 ) -> tuple[float | None, Correction | None, float]:
-    """The ridge and the correction with the smallest error on held-out rows, and that error.
+    """The ridge and correction with the smallest error on held-out rows, and that error.
 
-    Ridge and correction are None if no correction helps.
+    The ridge and the correction are None if no correction helps.
     """
     best: tuple[float | None, Correction | None, float] = (None, None, held_out.mean_square)
     if not fitted.rows:
@@ -245,7 +246,7 @@ def best_correction(
     for ridge in (None,) if variant == "bias" else RIDGES:
         correction = fitted.solve(ridge)
         error = held_out.error_left(correction)
-        if error < best[2]:  # False for NaN
+        if error < best[2]:  # False if the error is NaN
             best = (ridge or 0.0, correction, error)
     return best
 
@@ -253,10 +254,10 @@ def best_correction(
 def find_feed_forward(
     block: nn.Module, calls: Mapping[str, ModuleCall], *, without: Iterable[nn.Module] = ()
 ) -> dict[str, str] | None:
-    """Paths in a block of the last linear layer of its feed-forward part, and of its stream.
+    """Paths in `block` of the last feed-forward linear layer and of its stream; None if not found.
 
-    `calls` are the calls of the block's modules, by path. Ignores the modules in `without` and
-    everything inside them. None if there is no such layer.
+    The layer's output is added to the input of the stream module. `calls` are the calls of the
+    block's modules, by path. Ignores the modules in `without` and everything inside them.
     """
     ignored = {id(part) for module in without for part in module.modules()}
     modules = dict(block.named_modules())  # outer modules first
@@ -264,7 +265,7 @@ def find_feed_forward(
     outputs = {name: call.output for name, call in calls.items() if isinstance(call.output, Tensor)}
     sums = [*inputs.values(), *([outputs[""]] if "" in outputs else [])]
     for name, module in reversed(modules.items()):
-        is_linear = type(module).__name__ in ("Linear", "Conv1D")  # GPT-2 has transformers' Conv1D
+        is_linear = type(module).__name__ in ("Linear", "Conv1D")  # GPT-2 uses transformers' Conv1D
         if not is_linear or id(module) in ignored or name not in outputs:
             continue
         for stream, state in inputs.items():

@@ -1,7 +1,7 @@
-"""State cache: outputs of blocks for many batches, in memory up to a limit, then on disk.
+"""State cache: block outputs for many batches, kept in memory up to a limit, then on disk.
 
-In: one state per batch, a tensor or a tuple of tensors. Out: the same states. So disk space, not
-memory, limits how much text a refit can read.
+In: one state per batch, a tensor or a tuple of tensors. Out: the same states. This way disk space,
+not memory, limits how much text a refit can use.
 """
 
 import weakref
@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 ROOM = 1 << 28
-"""Bytes that a cache keeps in memory. A refit has two caches, or four with encoder and decoder."""
+"""Maximum bytes a cache keeps in memory. A refit has two caches, or four for an encoder-decoder."""
 
 
 class SpilledState(NamedTuple):
@@ -22,15 +22,15 @@ class SpilledState(NamedTuple):
     path: Path
     device: str
     others: tuple[Any, ...]
-    """The state's parts, with None instead of tensors."""
+    """The state's parts, with None in place of each tensor."""
     is_tuple: bool
 
 
 class StateCache:
-    """States by number; None until they are set."""
+    """States by index; each is None until it is set."""
 
     def __init__(self, count: int, *, room: int = ROOM) -> None:
-        """Make room for `count` states, of which `room` bytes stay in memory."""
+        """Prepare for `count` states, and keep at most `room` bytes of them in memory."""
         self.states: list[Any] = [None] * count
         self.room, self.used = room, [0] * count
         self.folder: TemporaryDirectory[str] | None = None

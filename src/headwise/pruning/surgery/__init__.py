@@ -1,1 +1,1 @@
-"""Removes heads from the weights, and checks the result against silencing them."""
+"""Removes heads from a model's weights and checks that this equals silencing them."""

@@ -1,7 +1,7 @@
 """Attention layers: a model's attention modules, and which part of each weight belongs to a head.
 
-In: a model, and the heads that a layer keeps. Out: an `AttentionLayer` per module and a `Slice` per
-weight; or a ModelError that says why heads cannot be cut. `cut.py` applies the slices.
+In: a model and the heads that a layer keeps. Out: an `AttentionLayer` per module and a `Slice` per
+weight, or a ModelError that says why heads cannot be cut. `cut.py` applies the slices.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from headwise.watching.sites import Site, find_sites, output_weight
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """An attention module that heads can be cut from; ALBERT's module serves several layers."""
+    """An attention module that heads can be cut from. ALBERT's serve several layers each."""
 
     names: tuple[str, ...]
     path: str
@@ -62,12 +62,12 @@ class AttentionLayer:
 
     @property
     def num_heads(self) -> int:
-        """Number of query heads, from the weights."""
+        """Number of query heads, computed from the weights' shapes."""
         return output_weight(self.base.get_submodule(self.output)).shape[0] // self.head_size
 
     @property
     def num_kv_heads(self) -> int:
-        """Number of KV heads, from the weights."""
+        """Number of KV heads, computed from the weights' shapes."""
         if not self.family.packed and not self.family.apart:
             return self.num_heads
         projection = self.part(self.family.packed or self.family.apart[1])
@@ -75,26 +75,26 @@ class AttentionLayer:
         return (units - self.num_heads) // 2 if self.family.packed else units
 
     def path_to(self, part: str) -> str:
-        """Path of a part of the module; a leading `..` means beside the module."""
+        """Path of a part of the module; a leading `..` means the module's parent."""
         parts = self.path.split(".") if self.path else []
         for step in part.split("/"):
             parts = parts[:-1] if step == ".." else [*parts, *step.split(".")]
         return ".".join(parts)
 
     def part(self, name: str) -> Any:
-        """The module's submodule or parameter `name`; None if it has none."""
+        """The module's submodule or parameter called `name`; None if there is none."""
         return getattr(self.module, name, None)
 
 
 def _axis(projection: Any, side: Literal["inputs", "outputs"]) -> tuple[int, str]:
-    """The weight's axis of a linear layer's inputs or outputs, and the attribute with its size."""
+    """The weight axis for a linear layer's inputs or outputs, and the attribute with its size."""
     if type(projection).__name__ == "Conv1D":
         return {"inputs": (0, "nx"), "outputs": (1, "nf")}[side]
     return {"inputs": (1, "in_features"), "outputs": (0, "out_features")}[side]
 
 
 def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
-    """Every attention layer, in the model's order. Raises ModelError if one cannot be cut."""
+    """Every attention layer, in model order. Raises ModelError if heads cannot be cut from one."""
     base: Any = getattr(model, "base_model", model)
     paths = {id(module): path for path, module in base.named_modules()}
     sites_by_module: dict[int, list[Site]] = {}
@@ -102,8 +102,8 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         sites_by_module.setdefault(id(site.module), []).append(site)
     if not hasattr(model, "config"):
         raise ModelError(
-            f"heads of {type(model).__name__} cannot be cut: it has no config, which states a "
-            "transformers model's number of heads"
+            f"heads of {type(model).__name__} cannot be cut: it has no config, which would "
+            "state its number of heads"
         )
     layers = []
     for key, sites in sites_by_module.items():
@@ -111,13 +111,13 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         reason: str | None
         if family is None:
             reason = (
-                "headwise has no row of facts about where its heads are; docs/extend.md shows how "
-                "to add one"
+                "headwise has no facts about where its heads are; docs/extend.md shows how to add "
+                "them"
             )
         elif family.refusal:
             reason = family.refusal
         elif key not in paths:
-            reason = f"it is outside {type(base).__name__}, which the facts are about"
+            reason = f"it is outside {type(base).__name__}, the only part to cut heads from"
         else:
             names = tuple(site.layer_name for site in sites)
             layers.append(AttentionLayer(names, paths[key], base, family))
@@ -143,7 +143,7 @@ def _obstacles(layer: AttentionLayer) -> Iterator[str]:
     for name in family.norms:
         weight = getattr(layer.part(name), "weight", None)
         if weight is not None and weight.shape[-1] != layer.head_size:
-            yield f"{name} spans all heads, so cutting one head changes all others"
+            yield f"{name} spans all heads, so cutting one head would change all others"
     for flag, reason in family.flags.items():
         config = getattr(layer.module, "config", None)
         if getattr(layer.module, flag, getattr(config, flag, None)):
@@ -152,11 +152,11 @@ def _obstacles(layer: AttentionLayer) -> Iterator[str]:
     known += family.norms + family.untouched
     for path, _ in layer.module.named_parameters():
         if not any(path == name or path.startswith(f"{name}.") for name in known):
-            yield f"it is unknown which numbers of {path} belong to which head"
+            yield f"headwise does not know which values in {path} belong to which head"
 
 
 class KeptHeads(NamedTuple):
-    """A layer's numbers of heads, and the heads to keep."""
+    """A layer's head counts, and the heads to keep."""
 
     num_heads: int
     num_kv_heads: int
@@ -169,15 +169,16 @@ class KeptHeads(NamedTuple):
 
     @property
     def kept_kv(self) -> tuple[int, ...]:
-        """KV heads that a kept query head uses."""
+        """KV heads that at least one kept query head uses."""
         return tuple(dict.fromkeys(head // self.group for head in self.kept))
 
 
 def _kept_rows(layout: str, heads: KeptHeads) -> list[int]:
-    """Kept queries, keys and values of a packed projection, each counted as one row.
+    """Rows to keep in a packed projection, where one head's query, key or value is one row.
 
-    In the layout `blocks` (GPT-2, Phi-3, ModernBERT) all queries precede all keys and all values;
-    in `interleaved` (GPT-NeoX, BLOOM, Falcon) each group has its queries, key and value.
+    In the layout `blocks` (GPT-2, Phi-3, ModernBERT), all queries come first, then all keys, then
+    all values. In `interleaved` (GPT-NeoX, BLOOM, Falcon), each group's key and value follow its
+    queries.
     """
     if layout == "blocks":
         keys = [heads.num_heads + head for head in heads.kept_kv]
@@ -191,7 +192,7 @@ def _kept_rows(layout: str, heads: KeptHeads) -> list[int]:
 
 
 def _entries(units: Iterable[int], size: int) -> list[int]:
-    """Indices of every number of some units that are `size` numbers long."""
+    """Indices of all elements in the given units, each of which is `size` elements long."""
     return [unit * size + offset for unit in units for offset in range(size)]
 
 
@@ -203,11 +204,11 @@ class Slice:
     axis: int
     kept: list[int]
     attribute: str = ""
-    """Attribute of the parameter's module that states the length of the axis."""
+    """Attribute of the parameter's module that stores the length of the axis."""
 
 
 def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
-    """A slice for every parameter that has numbers of single heads."""
+    """A slice for every parameter with values that belong to individual heads."""
     family, slices = layer.family, list[Slice]()
     if family.packed:
         rows = _kept_rows(family.layout, heads)
@@ -230,7 +231,7 @@ def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
 def _head_slices(
     layer: AttentionLayer, name: str, kept: tuple[int, ...], count: int
 ) -> list[Slice]:
-    """Slices of a part with `count` equal pieces, one per head; none for a norm of single heads."""
+    """Slices of a part with `count` equal pieces, one per head; none for a norm shared by heads."""
     part = layer.part(name)
     if isinstance(part, nn.Parameter):
         return [Slice(layer.path_to(name), 0, _entries(kept, len(part) // max(count, 1)))]
@@ -254,14 +255,14 @@ def _output_slices(layer: AttentionLayer, name: str, kept: list[int]) -> list[Sl
 
 
 def count_attributes(owner: Any, heads: KeptHeads) -> dict[str, int]:
-    """Values after the cut of the head counts that `owner`, a module or a config, states."""
+    """Head counts after the cut, by attribute of `owner`, which is a module or a config."""
     num_heads, num_kv_heads = len(heads.kept), len(heads.kept_kv)
     counts = dict.fromkeys(NUM_HEADS, num_heads) | dict.fromkeys(NUM_KV_HEADS, num_kv_heads)
     return {name: count for name, count in counts.items() if hasattr(owner, name)}
 
 
 def size_attributes(layer: AttentionLayer, heads: KeptHeads) -> dict[str, int]:
-    """Values after the cut of the widths and group sizes that the attention module states."""
+    """Widths and group sizes after the cut, by attribute of the attention module."""
     num_heads, num_kv_heads = len(heads.kept), len(heads.kept_kv)
     sizes = dict.fromkeys(layer.family.widths, num_heads * layer.head_size)
     if num_kv_heads:

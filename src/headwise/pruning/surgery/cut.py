@@ -1,8 +1,9 @@
 """Cut: remove heads from a model's weights; nothing else about the model changes.
 
 In: a model and the heads to cut. Out: the same model with smaller projections, which computes the
-same as with these heads silenced, and a block in its config. `models/exported_modeling.py` gives a
-new model the same shape by that block. Every check that needs no run comes before the first change.
+same as with these heads silenced, and a block in its config that describes the cut. From that
+block, `models/exported_modeling.py` gives a new model the same shapes. Every check that does not
+run the model comes before the first change.
 """
 
 import copy
@@ -34,20 +35,20 @@ from headwise.watching.sites import find_sites
 
 PARTS = ("parameters", "attributes", "configs", "biased", "emptied", "kept")
 EMPTY: dict[str, Any] = {"format": 1} | {part: {} for part in PARTS}
-"""The block of an uncut model."""
+"""The config block of an uncut model."""
 
 
 @dataclass(frozen=True)
 class Surgery:
-    """The heads cut from a model, and its difference from silencing the same heads."""
+    """The heads cut from a model, and how much the result differs from silencing them."""
 
     heads: tuple[HeadId, ...]
     difference: float | None
-    """Largest difference of any output from silencing; None if no inputs were given."""
+    """Largest difference in any output from silencing the heads; None if no inputs were given."""
     parameters_before: int
     parameters_after: int
     kept: Mapping[str, tuple[int, ...]]
-    """Heads that each layer has now, by their numbers in the uncut model."""
+    """Heads that each layer still has, numbered as in the uncut model."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ def cut(
     *,
     inputs: Mapping[str, Tensor] | None = None,
 ) -> Surgery:
-    """Remove heads from the model in place; `inputs` check that this equals silencing them.
+    """Remove heads from the model in place; with `inputs`, check that this equals silencing them.
 
-    Heads are numbered as the model has them now; `kept` and `model.config.headwise` use the numbers
-    of the uncut model. With `inputs`, the model runs twice: with the heads silenced, and without
-    them. If the outputs differ by more than rounding, it is restored and a ModelError raised.
+    `heads` use the model's current numbers; the result's `kept` and `model.config.headwise` use the
+    uncut model's. With `inputs`, the model runs twice: with the heads silenced, and with them
+    removed. If the outputs differ by more than rounding, restores the model and raises ModelError.
 
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
@@ -89,15 +90,15 @@ def cut(
             if full_inputs is not None:
                 actual = layer_outputs(model, layers, full_inputs)
                 problem = (
-                    f"{type(model).__name__} was not cut, because that would differ from silencing "
-                    "the heads"
+                    f"{type(model).__name__} was not cut, because the result would differ from "
+                    "silencing the heads"
                 )
                 difference = check_equivalence(model, actual, expected, problem)
     return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
 
 
 def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """Numbers of query heads and KV heads of every layer, from the weights."""
+    """Number of query heads and number of KV heads in each layer, from the weights' shapes."""
     return {
         name: (layer.num_heads, layer.num_kv_heads)
         for layer in find_layers(model)
@@ -106,12 +107,12 @@ def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of parameters, frozen ones included."""
+    """Number of parameters, including frozen ones."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
-    """The slices of every layer that loses a head. Raises if these heads cannot be cut."""
+    """A `LayerCut` for every layer that loses a head. Raises if these heads cannot be cut."""
     heads = tuple(heads)
     check_layers(heads, find_sites(model))
     cuts = []
@@ -133,7 +134,7 @@ def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
 
 
 def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
-    """Numbers of the heads that a layer loses. Raises if one is missing, or layers disagree."""
+    """Heads a module loses. Raises if one is unknown, or if its layers lose different heads."""
     by_name = {name: set[int]() for name in layer.names}
     for head in heads:
         if head.layer_name in by_name:
@@ -165,7 +166,7 @@ def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
 
 
 def _describe_cut(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
-    """The model's block after these cuts, still without the new shapes of the parameters."""
+    """The model's config block after these cuts, without the new shapes of the parameters."""
     block = copy.deepcopy(getattr(model.config, "headwise", None) or EMPTY)
     for layer_cut in cuts:
         layer, heads, path = layer_cut.layer, layer_cut.heads, layer_cut.layer.path
@@ -193,7 +194,7 @@ def _describe_cut(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
 
 
 def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
-    """How `exported_modeling` computes a module without heads."""
+    """Settings from which `exported_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
     optional = {
@@ -207,7 +208,7 @@ def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
-    """Heads that each layer has now, by their numbers in the uncut model."""
+    """Heads that each layer still has, numbered as in the uncut model."""
     cut_layers = (getattr(model.config, "headwise", None) or EMPTY)["kept"]
     return {
         name: tuple(cut_layers.get(name, range(num_heads)))
@@ -217,7 +218,7 @@ def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _restore_on_error(model: Any, cuts: list[LayerCut]) -> Iterator[None]:
-    """Restore the model if the block raises; until its end the old parameters stay in memory."""
+    """Restore the model if the block raises. The old parameters stay in memory until it ends."""
     paths = {layer_cut.layer.path for layer_cut in cuts}
     paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}
     modules = [cuts[0].layer.base.get_submodule(path) for path in paths]

@@ -1,7 +1,7 @@
-"""Equivalence: do two models return the same, except for rounding?
+"""Equivalence: do two models return the same outputs, except for rounding?
 
-In: outputs of a model, and the outputs expected of it. Out: their largest difference, or a
-ModelError that names the first output that differs by more than rounding explains.
+In: a model's outputs and the expected outputs. Out: their largest difference, or a ModelError that
+names the first output that differs by more than rounding explains.
 """
 
 import math
@@ -19,17 +19,17 @@ from headwise.watching.running import in_evaluation
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 SIGMAS = 6.0
-"""Roundings add up like a random walk: a sum of n is off by more than this times sqrt(n) units of
-rounding with a chance below 2 exp(-SIGMAS**2 / 2), 3e-8 (Higham and Mary, 2019,
+"""Rounding errors add up like a random walk: the probability that a sum of n terms is off by more
+than SIGMAS * sqrt(n) unit roundoffs is below 2 exp(-SIGMAS**2 / 2), or 3e-8 (Higham and Mary, 2019,
 https://doi.org/10.1137/18M1226312)."""
 
 
 def layer_outputs(
     model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """Outputs of some layers, then of the model, by name; the model runs without dropout.
+    """Outputs of `layers`, then of the model, by name; the model runs without dropout.
 
-    A module that serves several layers has the output of its last call.
+    For a module that serves several layers, the output is that of its last call.
     """
     modules = {
         " and ".join(layer.names): layer.base.get_submodule(
@@ -53,9 +53,9 @@ def layer_outputs(
 def check_equivalence(
     model: nn.Module, actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], problem: str
 ) -> float:
-    """Largest difference between two sets of outputs of `model`.
+    """Largest difference between the `actual` and the `expected` outputs of `model`.
 
-    Raises ModelError, beginning with `problem`, if rounding does not explain a difference.
+    Raises ModelError, with a message that starts with `problem`, if rounding does not explain it.
     """
     largest = 0.0
     for name in {**expected, **actual}:
@@ -65,14 +65,14 @@ def check_equivalence(
             bound = rounding_bound(model, expected[name])
         if gap > bound:
             raise ModelError(
-                f"{problem}: {name} differs by {gap:.3g}, but rounding explains only {bound:.3g}"
+                f"{problem}: {name} changed by {gap:.3g}, but rounding explains only {bound:.3g}"
             )
         largest = max(largest, gap)
     return largest
 
 
 def _largest_difference(actual: Tensor, expected: Tensor) -> float:
-    """Largest absolute difference of two tensors; infinite if their shapes differ."""
+    """Largest absolute difference between two tensors; infinite if their shapes differ."""
     if actual.shape != expected.shape:
         return math.inf
     is_equal = (actual == expected) | (actual.isnan() & expected.isnan())
@@ -81,9 +81,9 @@ def _largest_difference(actual: Tensor, expected: Tensor) -> float:
 
 
 def rounding_bound(model: nn.Module, output: Tensor) -> float:
-    """The largest difference in `output` that rounding explains, given the model's sums.
+    """The largest difference in `output` that rounding explains, given the lengths of its sums.
 
-    Models in float64 round to float32 on the way, in norms and in softmax. Half precision rounds
+    Even float64 models round to float32 in places, such as norms and softmax. Half precision rounds
     once per matrix product, because kernels keep the sums in float32.
     """
     dtype = torch.float32 if output.dtype == torch.float64 else output.dtype
@@ -97,10 +97,10 @@ def rounding_bound(model: nn.Module, output: Tensor) -> float:
 
 @contextmanager
 def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Compute in float32 what the model holds in half precision, inside the block.
+    """Convert the model's half-precision tensors to float32 inside the block.
 
-    Yields the inputs, converted likewise. In half precision, rounding would explain the differences
-    that a wrong cut makes. The values stay the same.
+    Yields the inputs, converted in the same way. In half precision, rounding would explain even the
+    differences that a wrong cut makes. The conversion itself changes no values.
     """
     tensors = tensors_by_name(model).items()
     halves = {name: tensor.dtype for name, tensor in tensors if tensor.dtype in HALF_DTYPES}
@@ -121,6 +121,6 @@ def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[d
 
 
 def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer; a tied one under each of its names."""
+    """Every parameter and buffer by name; a tied tensor appears under each of its names."""
     tensors = dict[str, Tensor](model.named_parameters(remove_duplicate=False))
     return tensors | dict(model.named_buffers(remove_duplicate=False))
