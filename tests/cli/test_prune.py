@@ -89,7 +89,7 @@ def test_prune_writes_a_model_with_its_proof(
         assert words in ran.out, ran.out
     record = json.loads((out / "prune.json").read_text("utf-8"))
     part = record["text"]["measured_on"]
-    assert f"That text: {part['examples']} passages of your text, {part['tokens']} t" in ran.out
+    assert f"Held-out text: {part['examples']} passages from your text, {part['tokens']}" in ran.out
     assert len(record["quality"]["random"]) == 5
     assert record["after"]["heads"] == record["before"]["heads"] - 6
     assert record["cut_against_silenced"] < 1e-5
@@ -163,7 +163,7 @@ def test_share_may_be_written_in_percent(headwise: Runner, folder: Path, text: P
         (("--dry-run", "--cut", 3, "--refit", "all"), "refit is 'all': choose from full"),
         (
             ("--dry-run", "--heads", "L0H1", "--plan", "x"),
-            "--heads and --plan both say how much to cut",
+            "--heads and --plan both name the heads to cut",
         ),
         (("--dry-run", "--plan", "nowhere.json"), "nowhere.json"),
         (("--dry-run", "--heads", "first"), "'first' is not a head"),

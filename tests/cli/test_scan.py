@@ -100,8 +100,8 @@ def test_sentences_that_were_left_out_are_counted(headwise: Runner, text: Path) 
     assert (
         "435 of 800 sentences with known relations were left out: too long for a length" in output
     )
-    assert "tokens, or with a word without a token." in output
-    assert "found, baseline: of the head and the baseline that lead in one half" in output
+    assert "tokens, or with a word that has no token." in output
+    assert "found, baseline: the head and the baseline that are best on one half" in output
     marked = [line for line in ran.out.splitlines() if "H" in line and "* " in line]
     assert marked and "* the two halves of the sentences choose different heads" in output
     assert "positional" in output, "equal weights are counted whatever is asked for"
@@ -129,7 +129,7 @@ def test_folder_with_other_settings_is_not_overwritten(
 def test_scan_rejects_a_model_that_reads_no_text(headwise: Runner, tmp_path: Path) -> None:
     model = tiny("vit")[0]
     model.save_pretrained(tmp_path)
-    assert "reads no text: scan it from Python" in headwise.refused("scan", tmp_path)
+    assert "has no tokenizer: scan it from Python" in headwise.refused("scan", tmp_path)
 
 
 def test_scan_rejects_standard_input_that_is_not_utf8(

@@ -83,9 +83,11 @@ LONG = "\N{CJK UNIFIED IDEOGRAPH-732B}" * 90
 
 def test_text_may_be_longer_than_any_file_name(headwise: Runner) -> None:
     assert headwise("trace", "--text", LONG).code == 0
-    assert "is not a model: give a text with --text" in headwise.refused("trace", f"{LONG} {LONG}")
+    assert "is not a model: use --text to give a text" in headwise.refused(
+        "trace", f"{LONG} {LONG}"
+    )
     error = headwise.refused("importance", "--text", f"{LONG} {LONG}")
-    assert "no file has this name" in error
+    assert "there is no file of that name" in error
 
 
 def test_output_files_must_have_the_right_suffix(headwise: Runner, tmp_path: Path) -> None:
@@ -140,28 +142,34 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--compare-single-head", "--query", 99], "--query is 99"),
         (["--svg", "no/such/folder/x.svg"], "folder no/such/folder does not exist"),
         (["./missing"], "there is no directory ./missing"),
-        (["The cat sat"], "'The cat sat' is not a model: give a text with --text"),
+        (["The cat sat"], "'The cat sat' is not a model: use --text to give a text"),
         (["--query", 2], "--query needs --compare-single-head"),
         (["--compare-single-head", "--query", -1], "--query is -1"),
-        (["--example", "dimensions", "--svg", "x.svg"], "only shows shapes: leave --svg out"),
-        (["--example", "dimensions", "--step", "scores"], "only shows shapes: leave --step out"),
-        (["--compare-single-head", "--json"], "prints only rows: leave --json out"),
-        (["--compare-single-head", "--words"], "compares whole rows: leave --words out"),
+        (["--example", "dimensions", "--svg", "x.svg"], "only shows shapes: leave out --svg"),
+        (["--example", "dimensions", "--step", "scores"], "only shows shapes: leave out --step"),
+        (["--compare-single-head", "--json"], "prints only rows: leave out --json"),
+        (["--compare-single-head", "--words"], "compares whole rows: leave out --words"),
         (["--svg", "."], ". is a folder"),
-        (["--json", "--words"], "--json prints the weights unchanged: leave --words out"),
-        (["--json", "--hide-special"], "the weights unchanged: leave --hide-special out"),
-        (["--step", "scores", "--drop-sink"], "scores shows no map of the weights: leave --drop"),
-        (["--example", "cat-sleeps", "--words"], "an example is shown whole: leave --words out"),
+        (["--json", "--words"], "--json prints the weights unchanged: leave out --words"),
+        (["--json", "--hide-special"], "the weights unchanged: leave out --hide-special"),
+        (
+            ["--step", "scores", "--drop-sink"],
+            "scores shows no map of the weights: leave out --drop",
+        ),
+        (
+            ["--example", "cat-sleeps", "--words"],
+            "an example is always shown in full: leave out --words",
+        ),
         (
             ["--example", "cat-sleeps", "--dtype", "float16"],
-            "own model and text: leave --dtype out",
+            "own model and text: leave out --dtype",
         ),
-        (["--example", "cat-sleeps", "--device", "meta"], "own model and text: leave --device out"),
+        (["--example", "cat-sleeps", "--device", "meta"], "own model and text: leave out --device"),
         (
             ["--example", "cat-sleeps", "--revision", "x"],
-            "own model and text: leave --revision out",
+            "own model and text: leave out --revision",
         ),
-        (["--example", "cat-sleeps", "--trust-remote-code"], "leave --trust-remote-code out"),
+        (["--example", "cat-sleeps", "--trust-remote-code"], "leave out --trust-remote-code"),
     ],
 )
 def test_bad_options_get_one_sentence(

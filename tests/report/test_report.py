@@ -106,13 +106,16 @@ def test_the_summary_counts(page: str) -> None:
     summary = section_of(page, "summary")
     assert "small has 13 attention heads in 3 layers" in summary
     assert "1,234 tokens of text and 37 sentences with known relations" in summary
-    assert "7 of them meet the criteria of at least one role; the other 6" in summary
+    assert "7 of them meet the criteria for at least one role; the other 6" in summary
     assert "positional 2, delimiter 1, sink 1, syntactic 1" in summary
     assert "L2H4 gives 72% of its attention to the token before" in summary
     assert "L0H2 and L2H4 have the most similar outputs: CKA 0.87" in summary
-    assert "Silencing L2H4 costs most (0.011 of loss), silencing L0H0 least (-0.001)" in summary
     assert (
-        "2 heads were cut; cosine is then 0.750, and 0.600 with the same number cut at random"
+        "Silencing L2H4 costs the most (0.011 of loss), silencing L0H0 the least (-0.001)"
+        in summary
+    )
+    assert (
+        "2 heads were cut; cosine is now 0.750, compared with 0.600 if the same number is cut"
         in summary
     )
 
@@ -225,7 +228,7 @@ def test_a_table_of_almost_nothing_makes_a_page() -> None:
     df = pd.DataFrame({"stack": "", "layer": [0], "head": [0]})
     read = Page(report_page(data_of(HeadTable(df, {}))))
     assert read.faults == []
-    assert "a model without a name has 1 attention head in 1 layer." in read.text
+    assert "an unnamed model has 1 attention head in 1 layer." in read.text
 
 
 def test_stacks_have_grids_of_their_own() -> None:

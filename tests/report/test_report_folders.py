@@ -241,7 +241,7 @@ def test_maps_give_the_reason_why_a_model_cannot_run(about: dict[str, Any], word
 def test_without_roles_and_entropy_no_model_is_loaded() -> None:
     table = table_of({})
     bare = HeadTable(table.df.drop(columns="normalised_entropy"), table.about)
-    assert draw_maps(bare).reason == "no head has a role, and no entropy was measured"
+    assert draw_maps(bare).reason == "no head has a role, and entropy was not measured"
 
 
 def test_without_roles_the_sharpest_heads_are_drawn() -> None:
@@ -266,4 +266,4 @@ def test_empty_or_long_text_raises_and_missing_tokenizer_is_a_reason() -> None:
     with pytest.raises(OptionError, match=f"41 tokens.*{MOST_TOKENS}"):
         draw_maps(table_of(), "x " * 41, loaded)
     speechless = replace(loaded, tokenizer=None)
-    assert draw_maps(table_of(), "x", speechless).reason == "small reads no text"
+    assert draw_maps(table_of(), "x", speechless).reason == "small has no tokenizer"

@@ -90,8 +90,8 @@ def test_curve_rows_fit_80_columns() -> None:
 @pytest.mark.parametrize(
     ("source", "unit", "words"),
     [
-        ("Python's manual", "cosine", "1,233 sentences of Python's manual, 4,096 tokens"),
-        ("given", "perplexity", "1,233 passages of your text, 4,096 tokens"),
+        ("Python's manual", "cosine", "1,233 sentences from Python's manual, 4,096 tokens"),
+        ("given", "perplexity", "1,233 passages from your text, 4,096 tokens"),
     ],
 )
 def test_held_out_text_is_named(source: str, unit: str, words: str) -> None:

@@ -1,7 +1,7 @@
-"""The command line: each command has its own file, which parses, calls the library and prints.
+"""The command line: each command's file parses options, calls the library and prints.
 
-`run_cli` is the one place where an error becomes a sentence on stderr and exit code 2.
-Listing the commands imports their files, so these import the library inside functions only.
+Only `run_cli` turns an error into one sentence on stderr and exit code 2. Listing the commands
+imports all of these files, so they import the library only inside functions.
 """
 
 import functools
@@ -18,16 +18,16 @@ from typer.exceptions import TyperException
 from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
 from headwise.errors import HeadwiseError
 
-BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
+BAD_INPUT, INTERRUPTED = 2, 130  # 2 is usual for bad options; 130 is 128 + SIGINT
 
-# Imports create many objects that all stay. Looking through them after every 700 new ones, as
-# Python does by default, takes a tenth of a short command's time.
+# Imports create many objects that are never freed. Collecting garbage after every 700 new objects,
+# Python's default, takes a tenth of a short command's time.
 OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
 _option_class: Any = TyperOption
 if _display_type := getattr(_option_class, "display_type_rich", None):
-    # From 0.29 on, typer writes `<bool>` behind every flag in a help text.
+    # Since version 0.29, typer writes `<bool>` after every flag in a help text.
     _option_class.display_type_rich = lambda self, ctx: (
         None if self.is_flag else _display_type(self, ctx)
     )
@@ -69,11 +69,11 @@ def _headwise(
 
 @functools.cache
 def _root_command() -> Any:
-    return typer.main.get_command(app)  # takes typer a while
+    return typer.main.get_command(app)  # slow, so cached
 
 
 def _find_command(words: list[str]) -> tuple[str, Any]:
-    """Full name of the command that `words` call, and the command itself."""
+    """Full name of the command that `words` invoke, and the command itself."""
     command, name = _root_command(), "headwise"
     for word in words:
         if word not in getattr(command, "commands", {}):
@@ -85,7 +85,7 @@ def _find_command(words: list[str]) -> tuple[str, Any]:
 
 
 def parser_message(error: TyperException, command_name: str) -> str:
-    """One sentence for an error of typer's parser; empty if the command printed its help."""
+    """One sentence for an error from typer's parser; empty if the command printed its help."""
     details: Any = error
     path = getattr(getattr(details, "ctx", None), "command_path", command_name)
     if (options := getattr(details, "possibilities", None)) is not None:
@@ -115,13 +115,13 @@ PLAIN_WORDS = {
     "Input should be a valid integer": "give a whole number",
     "Input should be a valid number": "give a number",
 }
-"""Phrases of typer and pydantic, and how headwise writes them."""
+"""Phrases in messages from typer and pydantic, and what replaces them."""
 
 
 def option_message(error: HeadwiseError, command: Any, words: list[str]) -> str:
-    """The error's message; a parameter's name at its start becomes the option in `words`.
+    """The error's message, with a parameter name at its start replaced by the option in `words`.
 
-    `num_heads is 0` becomes `--heads is 0` for a command that was called with `--heads`.
+    `num_heads is 0` becomes `--heads is 0` if the command was called with `--heads`.
     """
     message, name = str(error), getattr(error, "option", "")
     options = {word.partition("=")[0] for word in words}
@@ -133,7 +133,7 @@ def option_message(error: HeadwiseError, command: Any, words: list[str]) -> str:
 
 
 def stop_message(words: list[str]) -> str:
-    """The sentence after Ctrl-C; empty for the explorer, which has no other way to end."""
+    """Message to print after Ctrl-C; empty for the explorer, which always ends that way."""
     name, _ = _find_command(words)
     if name == "headwise explore":
         return ""
@@ -143,11 +143,11 @@ def stop_message(words: list[str]) -> str:
 
 
 def run_cli() -> None:
-    """Run the command in `sys.argv`; a user's mistake prints one sentence, not a traceback."""
+    """Run the command in `sys.argv`; for a user's mistake, print one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may replace the streams
-            stream.reconfigure(errors="replace")  # the terminal may lack some characters
+            stream.reconfigure(errors="replace")  # the terminal's encoding may lack some characters
     words, code, message = sys.argv[1:], BAD_INPUT, ""
     try:
         code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
@@ -156,11 +156,11 @@ def run_cli() -> None:
         code = BAD_INPUT if message else 0
     except HeadwiseError as err:
         message = option_message(err, _find_command(words)[1], words)
-    except OSError as err:  # a full disk, a name that is too long: not a bug in headwise
+    except OSError as err:  # such as a full disk or a name that is too long: not a bug in headwise
         message = f"{'' if err.filename is None else f'{err.filename}: '}{err.strerror or err}"
     except KeyboardInterrupt:
         code = INTERRUPTED
-    if code == INTERRUPTED:  # typer may also return it
+    if code == INTERRUPTED:  # typer may return this code instead of raising
         message = stop_message(words)
     if message:
         typer.echo(f"headwise: {message}", err=True)

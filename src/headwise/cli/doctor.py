@@ -1,7 +1,7 @@
-"""`headwise doctor`: what is installed here, and what it can do.
+"""`headwise doctor`: what is installed on this machine, and what works.
 
-Everything that needs torch runs in another process: a broken installation, or a processor without
-the features that it claims, becomes a line of the report and never ends it.
+Everything that needs torch runs in a separate process. A broken installation, or a processor that
+lacks features it claims to have, then becomes a line in the report instead of ending it.
 """
 
 import json
@@ -24,17 +24,17 @@ OPTIONAL_PACKAGES = {
     "uvicorn": ("explorer", "headwise explore"),
     "msgspec": ("explorer", "headwise explore"),
     "anywidget": ("notebook", "the widget in notebooks"),
-    "onnx": ("onnx", "headwise prune --onnx: the file"),
-    "onnxscript": ("onnx", "headwise prune --onnx: the conversion"),
-    "onnxruntime": ("onnx", "headwise prune --onnx: the check of its output"),
+    "onnx": ("onnx", "headwise prune --onnx, to write the file"),
+    "onnxscript": ("onnx", "headwise prune --onnx, to convert the model"),
+    "onnxruntime": ("onnx", "headwise prune --onnx, to check its output"),
 }
-"""Optional packages: the extra that installs each, and its purpose."""
+"""The extra that installs each optional package, and what the package is for."""
 
 TITLES = {
     "kernels": "kernels: whether the fused kernel runs, and its error "
     "(eps: the gap from 1 to the next float)",
     "paths": "paths",
-    "calls": "calls, and the path of each",
+    "calls": "calls, and the path each one takes",
 }
 """Headings of the tables about torch."""
 
@@ -57,7 +57,7 @@ def doctor_command(as_json: options.AsJson = False) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """The whole report, in the form that `--json` prints."""
+    """The whole report, as `--json` prints it."""
     from importlib.metadata import requires
 
     from headwise.attention.processor import REMEDY, low_precision_is_safe, with_safe_setting
@@ -88,7 +88,7 @@ def _package_version(package: str) -> str | None:
 
 
 def _torch_facts() -> dict[str, Any]:
-    """Threads, vector width, kernels and paths of torch and headwise in this process."""
+    """Torch's threads, vector width and kernels in this process, and headwise's attention paths."""
     import torch
 
     from headwise.attention.attend import typical_paths
@@ -107,7 +107,7 @@ def _torch_facts() -> dict[str, Any]:
 def facts_from_another_process(
     environment: Mapping[str, str], *, code: str = _TORCH_FACTS
 ) -> dict[str, Any]:
-    """`_torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
+    """Result of `_torch_facts()` in a new process, or `{"error": reason}` if it fails."""
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
@@ -120,7 +120,7 @@ def facts_from_another_process(
 
 
 def embedded_models() -> dict[str, dict[str, Any]]:
-    """Path of each embedded model, and whether its digest is the published one."""
+    """Path of each embedded model, and whether its digest matches the published one."""
     from headwise.models.embedded import MODELS, file_sha256, find_embedded
 
     paths = {name: find_embedded(name) for name in MODELS}
@@ -135,7 +135,7 @@ def embedded_models() -> dict[str, dict[str, Any]]:
 
 
 def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report as text: headings start at the margin, their lines are indented."""
+    """The report as lines of text: headings are flush left, the lines below them indented."""
     for name in ("headwise", "python", "platform"):
         yield f"{name} {report[name]}"
     yield from _section("packages", report["packages"])
@@ -154,8 +154,8 @@ def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
     bfloat16 = "works"
     if not low_precision["is_safe"]:
         bfloat16 = (
-            f"kills the process; {low_precision['remedy']}: with it bfloat16 works, and the lines "
-            "below were measured with it"
+            f"kills the process; {low_precision['remedy']}: bfloat16 then works, and the lines "
+            "below were measured that way"
         )
     processor = {"threads": facts["threads"], "cpu": facts["cpu_capability"], "bfloat16": bfloat16}
     yield from _section("torch", processor)
@@ -171,7 +171,7 @@ def _section(title: str, rows: Mapping[str, object], width: int = 14) -> Iterato
 
 def _model_status(path: str | None, is_intact: bool, install: str) -> str:
     if path is None:
-        return f"missing; {install}"
+        return f"missing: run {install}"
     if is_intact:
-        return f"{path}, digest as published"
-    return f"{path} is not the published file; {install} --force-reinstall"
+        return f"{path}, digest matches"
+    return f"{path} is not the published file: run {install} --force-reinstall"

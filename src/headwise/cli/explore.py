@@ -1,4 +1,4 @@
-"""`headwise explore`: heads, live in the browser."""
+"""`headwise explore`: a model's heads, live in the browser."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ def explore_command(
     revision: options.Revision = None,
     trust_remote_code: options.RemoteCode = False,
 ) -> None:
-    """Show heads live in the browser, on this machine only and without a network."""
+    """Show a model's heads live in the browser, on this machine only and without a network."""
     from headwise.explorer.serve import address, open_socket, serve, start_session
     from headwise.models.loading import LoadOptions
     from headwise.views.terminal import quiet_console, say

@@ -1,4 +1,4 @@
-"""Options that several commands share, and checks of what they are given."""
+"""Options shared by several commands, and checks of their values."""
 
 import sys
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ RemoteCode = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 TextFiles = Annotated[
     list[str] | None,
-    Option(metavar="FILE", help="Text file to read; - reads standard input. May be repeated."),
+    Option(metavar="FILE", help="Text file to read, or - for standard input. May be repeated."),
 ]
-Seed = Annotated[int, Option(help="Seed of all random choices.")]
+Seed = Annotated[int, Option(help="Seed for all random choices.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]
 
 
 def check_sentence(text: str | None) -> None:
-    """Raise OptionError if a sentence is empty, not UTF-8, or the name of a file."""
+    """Raise OptionError if `text` is empty, not UTF-8, or the name of a file."""
     if text is None:
         return
     if not text.strip():
@@ -43,7 +43,7 @@ def check_sentence(text: str | None) -> None:
 
 
 def is_there(name: str) -> bool:
-    """Whether a file or folder has this name; False for a text that is too long for one."""
+    """Whether a file or folder called `name` exists; False if `name` is too long for a path."""
     try:
         return Path(name).exists()
     except OSError:
@@ -51,17 +51,17 @@ def is_there(name: str) -> bool:
 
 
 def refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise OptionError if any of the options is set; `why` says why they have no effect.
+    """Raise OptionError if any of `options` is set; `why` is the reason they have no effect.
 
-    An empty `why` means that all of them have an effect.
+    Nothing is raised if `why` is empty.
     """
     names = [name for name, value in options.items() if value is not None and value is not False]
     if why and names:
-        raise OptionError(f"{why}: leave {join_words(names)} out")
+        raise OptionError(f"{why}: leave out {join_words(names)}")
 
 
 def parse_number(text: str, option: str, works: str = "a whole number") -> int:
-    """The whole number in an option's text; `works` tells the user what the option accepts."""
+    """An option's value as a whole number; `works` tells the user which values are accepted."""
     try:
         return int(text)
     except ValueError as err:
@@ -69,14 +69,14 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
-    """Texts of the files, - for standard input; None if `names` is None."""
+    """Contents of the named files, with - for standard input; None if `names` is None."""
     if names is None:
         return None
     texts = [_text_of(name) for name in names]
     if not any(text.strip() for text in texts):
         raise OptionError(
             f"{join_words(names)} {'contain' if len(names) > 1 else 'contains'} no text: give "
-            "files with some words"
+            "files that contain words"
         )
     return texts
 
@@ -85,12 +85,12 @@ def _text_of(name: str) -> str:
     if name != "-":
         if " " in name and not is_there(name):
             raise OptionError(
-                f"--text is {name!r}, but no file has this name: give a file, or - to "
-                "read standard input"
+                f"--text is {name!r}, but there is no file of that name: give a file, or - for "
+                "standard input"
             )
         return read_text(name)
     if sys.stdin is None:
-        raise OptionError("standard input is closed: give --text a file")
+        raise OptionError("standard input is closed: pass a file to --text")
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as err:

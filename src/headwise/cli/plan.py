@@ -1,4 +1,4 @@
-"""`headwise plan`: what heads cost. It is arithmetic and never imports torch."""
+"""`headwise plan`: what heads cost. It only does arithmetic and never imports torch."""
 
 import csv
 import json
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class WithDefault(TyperGroup):
-    """A group of commands whose first one runs if none is named."""
+    """A command group that runs its first command if none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the first command's name if `args` name no command."""
+        """Insert the first command's name if `args` does not start with a command."""
         if args and args[0] not in self.commands and args[0] != "--help":
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
@@ -30,15 +30,15 @@ class WithDefault(TyperGroup):
 app = typer.Typer(
     cls=WithDefault,
     no_args_is_help=True,
-    help="Show what heads cost: headwise plan MODEL, or sizes such as 768/12x12.\n\n"
+    help="Show what heads cost: headwise plan MODEL. MODEL may be sizes such as 768/12x12.\n\n"
     "headwise plan show --help lists every option: --d-model, --heads, --layers and more.",
 )
 
 Model = Annotated[
     str | None,
     Argument(
-        help="A known model, sizes (768/12x12: width, heads, layers; 4096/32:8 has 8 KV heads), a "
-        "directory with a config.json, or a hub id."
+        help="A known model, sizes (768/12x12: width 768, 12 heads, 12 layers; 4096/32:8: 8 KV "
+        "heads), a directory with a config.json, or a hub id."
     ),
 ]
 Models = Annotated[list[str], Argument(help="Two or more models, as in headwise plan.")]
@@ -48,7 +48,7 @@ KvHeads = Annotated[int | None, Option(help="Number of KV heads (default: --head
 DKey = Annotated[int | None, Option(help="Size of a head's keys (default: d_model / heads).")]
 DValue = Annotated[int | None, Option(help="Size of a head's values (default: d_key).")]
 Layers = Annotated[int | None, Option(help="Number of layers (default: 1).", show_default=False)]
-Window = Annotated[int | None, Option(help="Keys that a query sees (default: all).")]
+Window = Annotated[int | None, Option(help="Number of keys that each query sees (default: all).")]
 Length = Annotated[
     int | None,
     Option(
@@ -81,7 +81,7 @@ def show_command(  # noqa: PLR0913 - one parameter per option
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show what one model's heads cost; the word show may be left out."""
+    """Show what one model's heads cost; the word "show" is optional."""
     from headwise.planning.plans import plan
     from headwise.planning.shapes import make_shape
 
@@ -155,7 +155,7 @@ def heads_command(
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List every number of heads that divides a width, with the arguments against each."""
+    """List every number of heads that divides a width, with the drawbacks of each."""
     from headwise.planning.plans import head_choices
 
     widths = [value for value in (width, d_model) if value is not None]
@@ -201,9 +201,9 @@ def models_command(as_json: options.AsJson = False, as_csv: AsCsv = False) -> No
 def _print_rows(
     plans: Sequence["Plan"], *, as_json: bool, as_csv: bool, notes: Sequence[dict[str, str]] = ()
 ) -> bool:
-    """Print plans as JSON or CSV; whether either was requested. `notes` are extra columns."""
+    """If requested, print plans as JSON or CSV and return True; `notes` are extra columns."""
     if as_json and as_csv:
-        raise OptionError("--json and --csv are two formats: give only one of them")
+        raise OptionError("--json and --csv are both given: choose one of them")
     rows = [plan.to_json() if as_json else plan.to_row() for plan in plans]
     for row, note in zip(rows, notes, strict=False):
         row |= note

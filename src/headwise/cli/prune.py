@@ -1,4 +1,4 @@
-"""`headwise prune`: a smaller model without the heads that it needs least."""
+"""`headwise prune`: make a model smaller by cutting the heads that it needs least."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path | None, Option(help="Directory for the smaller model.")]
 Heads = Annotated[str | None, Option(help='Heads to cut, such as "L0H1 L2H3".')]
-PlanFile = Annotated[Path | None, Option(help="Plan file of the heads to cut.")]
+PlanFile = Annotated[Path | None, Option(help="Plan file that lists the heads to cut.")]
 CutCount = Annotated[
     int | None, Option(help="Number of heads to cut; fewer if only whole KV groups can be cut.")
 ]
 Keep = Annotated[str | None, Option(help="Share of heads to keep: 60% or 0.6.")]
 MaxLoss = Annotated[
-    str | None, Option(help="Cut as many heads as cost at most this on held-out text: 1%.")
+    str | None, Option(help="Cut as many heads as possible within this loss on held-out text: 1%.")
 ]
-Uniform = Annotated[bool, Option("--uniform", help="Cut the same number in every layer.")]
+Uniform = Annotated[bool, Option("--uniform", help="Cut the same number of heads in every layer.")]
 Policy = Annotated[
-    str, Option(help="Grouped-query models: groups (whole KV heads) or even (some of each).")
+    str, Option(help="Grouped-query models: groups (whole KV groups) or even (some heads of each).")
 ]
 Method = Annotated[
     str | None,
@@ -35,11 +35,11 @@ Method = Annotated[
 Refit = Annotated[str, Option(help="full, wide (also feed-forward layers), bias or none.")]
 ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
 FitTokens = Annotated[int, Option(help="Tokens to refit projections on.")]
-HeldTokens = Annotated[int, Option(help="Held-out tokens to measure figures on.")]
-HasCurve = Annotated[bool, Option("--curve/--no-curve", help="Also measure other cuts.")]
-HasSpeed = Annotated[bool, Option("--speed/--no-speed", help="Time both models.")]
+HeldTokens = Annotated[int, Option(help="Held-out tokens to measure the cut on.")]
+HasCurve = Annotated[bool, Option("--curve/--no-curve", help="Also measure cuts of other sizes.")]
+HasSpeed = Annotated[bool, Option("--speed/--no-speed", help="Measure the speed of both models.")]
 Onnx = Annotated[bool, Option("--onnx", help="Also export the smaller model to ONNX.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Print plan and sizes, write nothing.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the plan and the sizes; write nothing.")]
 
 
 def prune_command(  # noqa: PLR0913 - one parameter per option
@@ -70,9 +70,9 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     revision: options.Revision = None,
     trust_remote_code: options.RemoteCode = False,
 ) -> None:
-    """Choose heads, cut them, refit what is left, measure it on other text, write a model.
+    """Choose and cut heads, refit the rest, measure the model on held-out text and write it.
 
-    Say how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
+    Set how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
     amount = _amount(heads, plan, cut, keep, max_loss)
     if out is None and not dry_run:
@@ -89,7 +89,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         check_destination(folder.expanduser(), force=force)
     has_curve = curve and not dry_run
     if "heads" in amount and not has_curve:
-        options.refuse("the heads are named", {"--method": method, "--uniform": uniform})
+        options.refuse("the heads to cut are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
         method=method or BEST,
         policy=policy,
@@ -103,7 +103,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         times_speed=speed and not dry_run,
     )
     if dry_run and max_loss is None:
-        settings = replace(settings, refit="none")  # plan and sizes do not depend on it
+        settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
     texts = options.texts_of(text)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
@@ -127,12 +127,12 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
 def _amount(
     heads: str | None, plan: Path | None, cut: int | None, keep: str | None, max_loss: str | None
 ) -> dict[str, Any]:
-    """The arguments of `prune` that say how much to cut, checked before the model loads."""
+    """The arguments to `prune` that set how much to cut, checked before the model loads."""
     from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import Amount
 
     if heads is not None and plan is not None:
-        raise OptionError("--heads and --plan both say how much to cut: give one of them")
+        raise OptionError("--heads and --plan both name the heads to cut: give one of them")
     named = heads if plan is None else CutPlan.read(plan)
     if named is not None and not str(named).strip(" ,"):
         raise OptionError(f"{plan or '--heads'} names no heads: there is nothing to cut")
@@ -175,7 +175,7 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
     show_table(console, views.quality_table(record))
     console.print(views.held_out_line(record))
     if record.quality.refit_dropped:
-        console.print("The refit did not help on text it was not fitted on, and was dropped.")
+        console.print("The refit was dropped: it did not help on text it was not fitted on.")
     if curve is not None:
         show_table(console, views.curve_table(curve))
         if curve.elbow:
@@ -183,16 +183,16 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
     for line in views.speed_lines(record):
         console.print(line)
     for subject, difference in (
-        ("cut model against the same heads silenced", record.cut_against_silenced),
+        ("cut model compared with the same heads silenced", record.cut_against_silenced),
         ("model.onnx", record.onnx_difference),
     ):
         if difference is not None:
             console.print(f"{subject}: largest difference {difference:.1e}")
     if pruned.export is not None:
         loader = (
-            "transformers loads it as it is"
+            "load it with transformers"
             if pruned.export.is_plain
-            else "headwise.load loads it, and transformers does with trust_remote_code=True"
+            else "load it with headwise.load, or with transformers and trust_remote_code=True"
         )
         say(console, f"\nwrote {out}: {loader}; prune.json has every figure")
     if out is None:

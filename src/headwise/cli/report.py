@@ -36,7 +36,7 @@ def report_command(
 ) -> None:
     """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
 
-    Without a folder, the embedded model minilm is scanned first, as headwise scan does.
+    Without a folder, first scan the embedded model minilm, as headwise scan does.
     """
     from headwise.report.data import check_folders, read_folders
     from headwise.report.maps import SENTENCE, draw_maps

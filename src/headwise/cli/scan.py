@@ -19,21 +19,21 @@ Probe = Annotated[
     bool | None,
     Option(
         "--probe/--no-probe",
-        help="Read the built-in sentences with gold relations (default: only without --text and "
-        "--treebank).",
+        help="Read the built-in sentences with gold relations (default: only if neither --text "
+        "nor --treebank is given).",
     ),
 ]
 MaxTokens = Annotated[int | None, Option(help="Read at most this many tokens of text.")]
 Length = Annotated[
     int | None, Option(help="Longest window in tokens (default: the model's limit).")
 ]
-Rows = Annotated[str, Option(help="Rows measured in each window: all, a number, or auto.")]
+Rows = Annotated[str, Option(help="Rows to measure in each window: all, a number, or auto.")]
 Measures = Annotated[
     str | None, Option(help="Names of measures, separated by commas (default: all).")
 ]
 Out = Annotated[Path | None, Option(help="Folder for the tables; a stopped scan resumes there.")]
 DeviceMap = Annotated[
-    str | None, Option(help="As in transformers; auto spreads the layers over devices.")
+    str | None, Option(help="Device map, as in transformers; auto spreads the layers over devices.")
 ]
 
 
@@ -56,9 +56,9 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     trust_remote_code: options.RemoteCode = False,
     seed: options.Seed = 0,
 ) -> None:
-    """Measure every head of a model: prints the head table, and writes tables with --out.
+    """Measure every head of a model, print the head table, and with --out also write tables.
 
-    Without arguments, it scans the embedded model minilm on the built-in text and sentences.
+    Without arguments, scan the embedded model minilm on the built-in text and sentences.
     """
     from headwise.measures.counter import MEASURES
     from headwise.models.loading import LoadOptions, load_model
@@ -83,7 +83,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     loaded = load_model(model, load)
     if loaded.tokenizer is None:
         raise OptionError(
-            f"{model} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
+            f"{model} has no tokenizer: scan it from Python with headwise.scan(model, inputs=[...])"
         )
     job = ScanJob.of(loaded, texts, treebank=sentences, settings=settings)
     group, console = ProcessGroup.from_environment(), quiet_console(is_stderr=True)
@@ -100,7 +100,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 
 
 def print_scan(scan: "Scan", out: Path | None) -> None:
-    """Print the head table, the strongest heads and the files in `out`."""
+    """Print the head table, the strongest heads and the names of the files in `out`."""
     from headwise.scans.folder import TABLES
     from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say

@@ -1,4 +1,4 @@
-"""`headwise sweep`: how many heads a task takes, by experiment."""
+"""`headwise sweep`: find out by experiment how many heads a task needs."""
 
 import json
 from pathlib import Path
@@ -11,13 +11,13 @@ from headwise.cli import options
 from headwise.errors import OptionError
 
 TaskName = Annotated[str, Argument(help="relations, recall, brackets or characters.")]
-Quick = Annotated[bool, Option("--quick", help="Fewer seeds, rates and steps; takes minutes.")]
+Quick = Annotated[bool, Option("--quick", help="Use fewer seeds, rates and steps; takes minutes.")]
 Set = Annotated[
     list[str] | None,
     Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Setting of the task, such as relations=3. May be repeated.",
+        help="Task setting, such as relations=3. May be repeated.",
     ),
 ]
 Groups = Annotated[
@@ -28,7 +28,7 @@ Layers = Annotated[
     int | None, Option(help="Number of layers (default: as many as the task needs).")
 ]
 Width = Annotated[int | None, Option(help='d_key of every head in the group "free".')]
-Steps = Annotated[int | None, Option(help="Largest number of training steps.")]
+Steps = Annotated[int | None, Option(help="Maximum number of training steps.")]
 Seeds = Annotated[int | None, Option(help="Number of models to train per variant.")]
 Rates = Annotated[
     str | None, Option(help="Learning rates for every variant to try, separated by commas.")
@@ -86,7 +86,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
 
     console = quiet_console()
     show_table(console, result.table())
-    say(console, "largest: mean largest weight; entropy: 0 for one position, 1 for all equally")
+    say(console, "largest: mean largest weight; entropy: 0 for one position, 1 for an even spread")
     for line in result.in_words():
         say(console, line)
     say(console, f"\nwrote {', '.join(FILES)} in {folder}")

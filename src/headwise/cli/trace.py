@@ -1,4 +1,4 @@
-"""`headwise trace`: every number of one layer's attention."""
+"""`headwise trace`: every number in one layer's attention."""
 
 import json
 from pathlib import Path
@@ -20,10 +20,10 @@ Text = Annotated[
 ]
 Layer = Annotated[int | None, Option(help="Layer, counted from 0 (default: the first).")]
 Stack = Annotated[
-    str | None, Option(help="Stack: encoder, decoder, cross ... (default: the first).")
+    str | None, Option(help="Stack, such as encoder, decoder or cross (default: the first).")
 ]
 Heads = Annotated[
-    str | None, Option(help='Heads, such as "L2H0 L2H3", or 0,3 in --layer (default: all).')
+    str | None, Option(help='Heads, such as "L2H0 L2H3", or 0,3 with --layer (default: all).')
 ]
 StepName = Annotated[
     str | None,
@@ -37,10 +37,10 @@ Example = Annotated[
     Option(help="Show a worked example instead of a model."),
 ]
 CompareSingle = Annotated[
-    bool, Option("--compare-single-head", help="Compare the heads' rows with their average.")
+    bool, Option("--compare-single-head", help="Compare the heads' weights with their average.")
 ]
 Query = Annotated[
-    int | None, Option(help="Token whose rows to compare (default: the last that is not special).")
+    int | None, Option(help="Query token, counted from 0 (default: the last non-special one).")
 ]
 Words = Annotated[bool, Option("--words", help="Merge the pieces of each word.")]
 HideSpecial = Annotated[bool, Option("--hide-special", help="Leave out special tokens.")]
@@ -73,7 +73,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     revision: options.Revision = None,
     trust_remote_code: options.RemoteCode = False,
 ) -> None:
-    """Show every number of one layer's attention, and what each head adds to its output."""
+    """Show every number in one layer's attention, and what each head adds to the output."""
     if example is not None:
         loading: dict[str, object] = {"--text": text, "--revision": revision}
         loading |= {"--dtype": dtype != "float32", "--device": device != "cpu"}
@@ -82,7 +82,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     if not compare_single_head and query is not None:
         raise OptionError("--query needs --compare-single-head: give both, or omit --query")
     if " " in model and not options.is_there(model):
-        raise OptionError(f"{model!r} is not a model: give a text with --text")
+        raise OptionError(f"{model!r} is not a model: use --text to give a text")
     map_options = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
     if compare_single_head:
         printing = {"--json": as_json, "--step": step}
@@ -131,7 +131,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
 
 
 def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | None) -> str:
-    """Reason for having no map of weights in the output; "" if it has one."""
+    """Reason why the output has no map of the weights; "" if it has one."""
     if compares:
         return "--compare-single-head compares whole rows"
     if as_json:
@@ -139,7 +139,7 @@ def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | 
     if step is not None and step != "weights":
         return f"--step {step} shows no map of the weights"
     if step is None and example is not None:
-        return "an example is shown whole"
+        return "an example is always shown in full"
     return ""
 
 
@@ -150,7 +150,7 @@ def _trace_model(
     from headwise.tracing.trace import LayerChoice, trace
 
     load = LoadOptions(*loading)
-    LayerChoice.parse(**choice)  # mistakes are reported before the model loads
+    LayerChoice.parse(**choice)  # report mistakes before loading the model
     options.check_sentence(text)
     return trace(load_model(name, load), SENTENCE if text is None else text, **choice)
 
@@ -162,13 +162,13 @@ def _trace_example(choice_options: dict[str, Any]) -> "Trace":
 
     choice = LayerChoice.parse(**choice_options)
     if choice.layer or choice.stack:
-        raise OptionError("the example has one layer: leave --layer and --stack out")
+        raise OptionError("the example has one layer: leave out --layer and --stack")
     worked = cat_sleeps()
     return trace_layer(worked.layer, worked.x, heads=choice.heads, tokens=worked.tokens)
 
 
 def _print_json(trace: "Trace", step: str | None) -> None:
-    """Print JSON, and to stderr which steps have no values in it and how to get them."""
+    """Print JSON; on stderr, name the steps whose values are left out and how to print them."""
     from headwise.tracing.record import MOST_NUMBERS
     from headwise.views.terminal import quiet_console, say
 
@@ -178,7 +178,7 @@ def _print_json(trace: "Trace", step: str | None) -> None:
         say(
             quiet_console(is_stderr=True),
             f"headwise: {join_words(names)} {'has' if len(names) == 1 else 'have'} more than "
-            f"{MOST_NUMBERS:,} values, which are left out: --step {names[0]} prints them",
+            f"{MOST_NUMBERS:,} values, which are left out: print them with --step {names[0]}",
         )
 
 

@@ -1,1 +1,1 @@
-"""Tables, HTML, SVG plots and heat maps; knows no heads, models or tensors."""
+"""Tables, HTML, SVG plots and heat maps, independent of heads, models and tensors."""

@@ -22,12 +22,12 @@ RAMP = (
 """ColorBrewer's Blues, from 0 to the largest number in the image."""
 CELL, GAP, SCALE_WIDTH, SCALE_STEPS = 18, 26, 60, 32
 MOST_LABELS = 96
-"""With more, labels cannot be read, and a map has over nine thousand cells."""
+"""With more labels, they become unreadable and a map has over nine thousand cells."""
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A matrix of numbers from 0 up, with a name and a label for every row and column."""
+    """A matrix of nonnegative numbers with a name, and a label for every row and column."""
 
     name: str
     values: Sequence[Sequence[float]]
@@ -45,10 +45,10 @@ class HeatMap:
         return FONT + 8 + label_width(self.columns) + CELL * len(self.rows)
 
     def draw(self, largest: float) -> Html:
-        """SVG of the map, its top left corner at 0, 0; each cell has its number as tooltip."""
+        """SVG of the map with its top left corner at (0, 0); a cell's tooltip shows its number."""
         size = {"width": CELL * len(self.columns), "height": CELL * len(self.rows)}
         left, top = self.width - size["width"], self.height - size["height"]
-        middle = (CELL + 0.72 * FONT) / 2  # baseline of a text in the middle of a cell
+        middle = (CELL + 0.72 * FONT) / 2  # baseline of text centred in a cell
         parts = [svg_text((left + self.width) / 2, FONT, self.name, "middle", font_weight="bold")]
         for column, name in enumerate(self.columns):
             place = f"translate({left + CELL * column + middle:.1f} {top - 5}) rotate(-90)"
@@ -68,7 +68,7 @@ class HeatMap:
 
 
 def colour(share: float) -> str:
-    """The colour of a number, given as a share of the largest.
+    """The colour for a number that is given as a share of the largest.
 
     >>> colour(0.0), colour(1.0)
     ('#f7fbff', '#08306b')
@@ -83,7 +83,7 @@ def colour(share: float) -> str:
 
 
 def heat_svg(maps: Sequence[HeatMap]) -> str:
-    """All maps in one image that is as square as possible, beside the scale of colours."""
+    """All maps in one image, in a grid as square as possible, with a colour scale."""
     most = max(max(len(heat_map.rows), len(heat_map.columns)) for heat_map in maps)
     if most > MOST_LABELS:
         raise OptionError(

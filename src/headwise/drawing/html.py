@@ -1,7 +1,7 @@
-"""HTML and SVG text from words and numbers: tags, sections, bars, images, pages.
+"""HTML and SVG from text and numbers: tags, sections, bars, images, pages.
 
-Everything that is not `Html` already is escaped here, so no model name and no token can become a
-tag. Tables are in headwise.drawing.table, kinds of images in plots and heatmap.
+Everything except `Html` is escaped here, so no model name or token can become a tag. Tables are in
+headwise.drawing.table; kinds of images are in plots and heatmap.
 """
 
 import math
@@ -13,7 +13,7 @@ SVG_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 """Needed by an SVG file, but not by an SVG element inside an HTML page."""
 FONT, INK = 11, "#1b1b1b"
 LETTER = 0.58
-"""Width of a letter in a sans-serif font, in font sizes, on average."""
+"""Average width of a letter in a sans-serif font, as a share of the font size."""
 
 STYLE = (
     "<style>.headwise{font:14px/1.45 system-ui,sans-serif;color:#1b1b1b;background:#fff;"
@@ -24,15 +24,15 @@ STYLE = (
     ".headwise .n{text-align:right}.headwise caption{text-align:left;padding:.15em .6em}"
     ".headwise svg{max-width:100%;height:auto}</style>"
 )
-"""Style sheet of notebook fragments and of pages other than the report."""
+"""Style sheet for notebook fragments and for pages other than the report."""
 
 
 class Html(str):
-    """Text that is HTML already, and is not escaped again."""
+    """Text that is already HTML, so it is not escaped."""
 
 
 def to_html(value: object) -> str:
-    """Any value as escaped HTML on one line; `Html` stays as it is.
+    """Any value as escaped HTML on one line; `Html` is returned unchanged.
 
     Characters that XML forbids become the replacement character.
     """
@@ -44,7 +44,7 @@ def to_html(value: object) -> str:
 
 
 def tag(name: str, *inner: object, **attributes: object) -> Html:
-    """An element; the attribute `class_` becomes class, and `_` inside a name a hyphen.
+    """An element; the attribute `class_` becomes class, and `_` inside a name becomes a hyphen.
 
     >>> tag("b", "a < b", class_="strong")
     '<b class="strong">a &lt; b</b>'
@@ -91,7 +91,7 @@ def bar_html(share: float, level: float, label: str) -> Html:
 
 
 def svg_image(title: str, width: int | float, height: int | float, *parts: Html) -> str:
-    """A whole SVG file: the parts on white."""
+    """A complete SVG file: the parts on a white background."""
     return (
         f'<svg{SVG_NAMESPACE} viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" font-size="{FONT}" '
@@ -103,17 +103,17 @@ def svg_image(title: str, width: int | float, height: int | float, *parts: Html)
 def svg_text(
     x: int | float, y: int | float, text: str, anchor: str = "start", **attributes: object
 ) -> Html:
-    """A line of text that starts, ends or has its middle at x."""
+    """A line of text that starts, ends or is centred at `x`."""
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, **attributes)
 
 
 def label_width(labels: Sequence[str]) -> int:
-    """Width of the longest label in an image, with a margin."""
+    """Width of the longest label in an image, plus a margin."""
     return round(max(map(len, labels), default=0) * FONT * LETTER + 8)
 
 
 def figure_html(svg: str, label: str, caption: object) -> Html:
-    """An SVG image from this folder inside a page, with its accessible name and a caption."""
+    """An SVG image from headwise.drawing in a page, with an accessible name and a caption."""
     assert svg.startswith("<svg") and ' role="img"' in svg, "not an image from headwise.drawing"
     inside = svg.strip().replace(SVG_NAMESPACE, "", 1)
     inside = inside.replace(' role="img"', f' role="img" aria-label="{to_html(label)}"', 1)
@@ -121,18 +121,18 @@ def figure_html(svg: str, label: str, caption: object) -> Html:
 
 
 def fact_list(pairs: Iterable[tuple[str, object]]) -> Html:
-    """Names and their values; pairs without a value are dropped."""
+    """A list of names and values; pairs without a value are dropped."""
     known = [(name, value) for name, value in pairs if value not in (None, "")]
     return tag("dl", *(join_html([tag("dt", name), tag("dd", value)]) for name, value in known))
 
 
 def details(summary: str, *inner: object) -> Html:
-    """Content that is folded away until the reader opens it."""
+    """Content that is collapsed until the reader opens it."""
     return tag("details", tag("summary", summary), *inner)
 
 
 def bullets(lines: Iterable[object]) -> Html:
-    """A bulleted list; empty without lines."""
+    """A bulleted list; empty if there are no lines."""
     items = [tag("li", line) for line in lines]
     return tag("ul", *items, class_="points") if items else Html("")
 

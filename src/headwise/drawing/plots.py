@@ -1,8 +1,8 @@
-"""Line plots as one SVG image that also reads in grey, with no label on a line.
+"""Line plots as one SVG image that is readable in greyscale, with no label on top of a line.
 
 In: lines of points, some with a spread, and marks on either axis. Out: SVG text. Names of lines and
 levels are to the right of the plot, at the height where the line ends, and names of marks are above
-the plot, so that nothing drawn can overlap them.
+the plot, so that no line can overlap them.
 """
 
 import math
@@ -16,23 +16,23 @@ from typing import NamedTuple, TypeVar
 from headwise.drawing.html import FONT, INK, Html, label_width, svg_image, svg_text, tag
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's colours for the colour-blind, without yellow, which is faint on white."""
+"""Okabe and Ito's colour-blind-safe palette, without yellow, which is faint on white."""
 MARKERS = (
     "M1.1 0A1.1 1.1 0 1 1-1.1 0A1.1 1.1 0 1 1 1.1 0Z",
     *("M-1-1H1V1H-1Z", "M0-1.3L1.2 .9H-1.2Z", "M0-1.4L1.4 0L0 1.4L-1.4 0Z"),
     *("M0 1.3L1.2-.9H-1.2Z", "M-1.2-.4H-.4V-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2Z"),
     *("M-1.2-1.2L0-.4L1.2-1.2V1.2L0 .4L-1.2 1.2Z", "M-1.2-.6H1.2V.6H-1.2Z"),
 )
-"""A shape per line, centred at 0, 0; one more than colours, so that few pairs repeat."""
+"""Shapes centred at (0, 0), one more than there are colours: pairs repeat after 56 lines."""
 PLOT_WIDTH, PLOT_HEIGHT, EDGE, LEADING = 440.0, 280.0, 14.0, 15.0
 KEY = 52.0
-"""Distance from the plot to the names at its right: room for a leader and a sample."""
+"""Distance from the plot to the names on its right, with space for a leader line and a sample."""
 MARKER_SIZE, MOST_MARKERS, MOST_STEPS, MOST_LETTERS = 3, 24, 6, 76
 LARGEST, TINY = 1e250, 1e-250
-"""Larger numbers are omitted, as infinities are: a margin around them would overflow a float."""
+"""Larger numbers are omitted like infinities, because a margin around them would overflow."""
 GREY, FAINT = "#6a6a6a", "#e4e4e4"
 
-Number = float | int  # the shape checks of the tests take no int for a float
+Number = float | int  # the type checks in the tests do not accept an int as a float
 Point = tuple[Number, Number]
 Named = tuple[tuple[Number, str], ...]
 _Any = TypeVar("_Any")
@@ -40,21 +40,21 @@ _Any = TypeVar("_Any")
 
 @dataclass(frozen=True)
 class Line:
-    """Points in the order of the line, and the low and high end of a band around each."""
+    """Points in the order they are joined, and the low and high ends of the spread at each."""
 
     name: str
     points: tuple[Point, ...]
     spread: tuple[Point, ...] | None = None
     is_dashed: bool = False
     has_bars: bool = False
-    """Whether the spread is drawn as bars, for points with nothing between them."""
+    """Whether the spread is drawn as error bars instead of a band, for discrete x values."""
 
 
 def elbow(points: Iterable[Point]) -> float:
     """The x where a curve is farthest from the chord between its ends; NaN if it is straight.
 
-    If two are equally far, the smaller x. This is Kneedle without smoothing; the units of the axes
-    do not matter: https://doi.org/10.1109/ICDCSW.2011.20
+    In a tie, the smaller x. This is Kneedle without smoothing; the units of the axes do not matter:
+    https://doi.org/10.1109/ICDCSW.2011.20
 
     >>> elbow([(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (3.0, 4.0)])
     2.0
@@ -83,8 +83,8 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
 ) -> str:
     """The lines in one image, with vertical marks and horizontal levels.
 
-    Numbers that are not finite leave a gap in their line; with `log_y`, so do numbers up to 0. With
-    `is_percent_x` an x of 1 is written 100%. `x_names` replace the ticks of the x axis.
+    Numbers that are not finite leave a gap in their line; with `log_y`, so do numbers that are not
+    positive. With `is_percent_x`, an x of 1 is written as 100%. `x_names` replaces the x ticks.
     """
     marks = tuple(mark for mark in marks if _is_shown(mark[0]))
     levels = tuple(level for level in levels if _is_shown(level[0], is_log=log_y))
@@ -124,7 +124,7 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """Numbers from low to high, and their places on the image."""
+    """An axis for numbers from `low` to `high`, drawn from `start` to `end` in the image."""
 
     low: float
     high: float
@@ -133,16 +133,16 @@ class PlotAxis:
     is_log: bool = False
 
     def place(self, value: Number) -> float:
-        """Place of a number on the image; the nearer end if it is off the axis."""
+        """Coordinate of a number in the image; the nearer end if it is off the axis."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.is_log:
             value, low, high = math.log(value), math.log(low), math.log(high)
         return self.start + (self.end - self.start) * ((value - low) / (high - low))
 
     def ticks(self) -> list[float]:
-        """Round numbers on the axis, at least two and at most six steps apart.
+        """Two or more round numbers on the axis, with at most six steps between them.
 
-        On a log axis these are powers of ten, and 2 and 5 times them if the powers are few.
+        On a log axis, these are powers of ten, plus 2 and 5 times each power if there are few.
 
         >>> PlotAxis(0.0, 47.0, start=0.0, end=1.0).ticks()
         [0.0, 10.0, 20.0, 30.0, 40.0]
@@ -162,13 +162,13 @@ class PlotAxis:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The two axes of a plot; y grows upwards, so that its axis starts at the bottom."""
+    """The two axes of a plot; y grows upwards, so its axis starts at the bottom."""
 
     x: PlotAxis
     y: PlotAxis
 
     def at(self, x: Number, y: Number) -> Point | None:
-        """Place of a point on the image; None if it cannot be drawn."""
+        """Coordinates of a point in the image; None if it cannot be drawn."""
         can_draw = _is_shown(x) and _is_shown(y, is_log=self.y.is_log)
         return (self.x.place(x), self.y.place(y)) if can_draw else None
 
@@ -176,7 +176,7 @@ class _Frame:
         return [self.at(x, y) for x, y in line.points]
 
     def band(self, line: Line) -> list[tuple[Point, Point] | None]:
-        """Places of the low and high ends of a line's spread; None if they cannot be drawn."""
+        """Coordinates of the spread's low and high ends, by point; None if they cannot be drawn."""
         ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
             upper = self.at(x, high) if low <= high else None
@@ -189,7 +189,7 @@ def _is_shown(value: Number, *, is_log: bool = False) -> bool:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """The smallest round step that divides low to high into at most six."""
+    """The smallest round step that divides the range from `low` to `high` into at most six."""
     least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     return next(times * power for times in (1, 2, 5, 10, 20) if times * power >= least)
@@ -198,7 +198,7 @@ def _tick_step(low: float, high: float) -> float:
 def tick_labels(
     values: Sequence[float], *, is_even: bool = True, is_percent: bool = False
 ) -> list[str]:
-    """Labels of ticks; with `is_even`, all have the same number of decimals."""
+    """Tick labels; with `is_even`, all have the same number of decimals."""
     unit, sign = (100, "%") if is_percent else (1, "")
     texts = [f"{value * unit:.10g}" for value in values]
     if is_even and not any("e" in text for text in texts):
@@ -211,7 +211,7 @@ def _widen(values: Sequence[Number], least: float = TINY) -> Point:
     """The smallest and largest value, moved apart if they differ by at most `least`."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     size = max(abs(low), abs(high))
-    if high - low > max(1e-7 * size, least):  # closer ones would need ticks of too many digits
+    if high - low > max(1e-7 * size, least):  # closer values need ticks with too many digits
         return low, high
     around = 0.1 * size if size > least else 1.0
     return low - around, high + around
@@ -225,7 +225,7 @@ def _x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
 
 
 def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
-    """Ends of the y axis: the ticks around its values; on a log axis, a small margin."""
+    """Ends of the y axis: the ticks that enclose the values, or a small margin on a log axis."""
     values = [at for at, _ in levels]
     for line in lines:
         spread = line.spread or [(y, y) for _, y in line.points]
@@ -240,11 +240,11 @@ def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
-# Names: placed so that none is on a line or on another name.
+# Names: placed so that none overlaps a line or another name.
 
 
 class _Entry(NamedTuple):
-    """A name to the right of the plot, its best height, and a sample of its line."""
+    """A name to the right of the plot, its preferred height, and a sample of its line."""
 
     height: float
     name: str
@@ -276,7 +276,7 @@ def _key_entries(frame: _Frame, lines: Sequence[Line], levels: Named) -> list[_E
 
 
 def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
-    """Sorted heights, moved apart by a line of text and limited to the two ends.
+    """Sorted heights, moved at least a line of text apart, between `low` and `high`.
 
     >>> _spread_out([10.0, 12.0, 90.0], 0.0, 92.0)
     [10.0, 25.0, 84.5]
@@ -293,7 +293,7 @@ def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def _place_marks(x: PlotAxis, marks: Named) -> list[_Mark]:
-    """The marks, each above those to its right that its name would overlap."""
+    """The marks, each placed above those to its right that its name would overlap."""
     placed: list[_Mark] = []
     for at, name in sorted(marks, reverse=True):
         here = x.place(at)
@@ -324,7 +324,7 @@ def _draw_line(frame: _Frame, line: Line, place: int) -> Iterator[Html]:
 
 
 def _runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
-    """Runs of items that are not None."""
+    """Runs of consecutive items that are not None."""
     for is_run, group in groupby(items, key=lambda item: item is not None):
         if is_run:
             yield [item for item in group if item is not None]
@@ -362,7 +362,7 @@ def _draw_mark(frame: _Frame, mark: _Mark) -> Iterator[Html]:
 
 
 def _draw_key(frame: _Frame, entries: Sequence[_Entry]) -> Iterator[Html]:
-    """The names at the right, each with a sample and, if it was moved, a line to its end."""
+    """The names on the right, each with a sample and, if moved, a leader to the end of its line."""
     ordered = sorted(entries, key=lambda entry: entry.height)
     right, start = frame.x.end, frame.x.end + KEY - 30
     heights = _spread_out([entry.height for entry in ordered], frame.y.end, frame.y.start)

@@ -1,4 +1,4 @@
-"""Table: columns and rows of text, drawn for a terminal, an HTML page or Markdown.
+"""Table: columns and rows of text, rendered for a terminal, an HTML page or Markdown.
 
 Numbers become text in headwise.formats; HTML tags come from headwise.drawing.html.
 """
@@ -36,7 +36,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[tuple[str, ...]]
     numeric: Collection[str] = ()
-    """Columns of numbers, which are aligned right."""
+    """Columns of numbers, which are right-aligned."""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows), "one cell per column"
@@ -72,7 +72,7 @@ class Table:
     def to_html(self) -> Html:
         """An HTML table that scrolls sideways on a narrow screen; empty if there are no rows.
 
-        Cells that are `Html` already are not escaped.
+        `Html` cells are not escaped.
         """
         if not self.rows:
             return Html("")
@@ -91,7 +91,7 @@ class Table:
         return scrolling(self.title, tag("table", *parts, class_="data"))
 
     def to_markdown(self) -> str:
-        """A Markdown table without its title."""
+        """The table in Markdown, without its title."""
         rule = "".join("---:|" if column in self.numeric else "---|" for column in self.columns)
         lines = [
             "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"

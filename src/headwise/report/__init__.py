@@ -1,1 +1,1 @@
-"""A scan, importance and a cut become one HTML file."""
+"""Turn a scan, importance and a cut into one HTML file."""

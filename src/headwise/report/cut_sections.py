@@ -1,6 +1,6 @@
 """The report's sections on importance and on a cut.
 
-Numbers have their standard errors; a cut is beside the uncut model, random cuts and the floor.
+Numbers have standard errors; a cut is compared with the uncut model, random cuts and the floor.
 """
 
 import math
@@ -26,26 +26,26 @@ from headwise.report.heads_section import head_grids, value_cell
 from headwise.views.pruning import size_rows
 
 ENDS = 8
-"""Heads shown at each end of the ranking; the whole ranking is folded away."""
+"""Number of heads shown at each end of the ranking; the whole ranking is collapsed."""
 MEASURES = {
     "zero": ("silent", "loss added if the head outputs zeros, measured"),
     "mean": ("replaced by its mean", "loss added if the head always outputs its mean, measured"),
     "michel": ("Michel's score", "how strongly the loss reacts to the head's gate, from gradients"),
     "fisher": (
         "Fisher information",
-        "Michel's score with squares, which stresses the examples that need the head",
+        "Michel's score with squares, which emphasises the examples that need the head",
     ),
     "expected": (
         "expected cost",
         "loss added by cutting the head, as predicted from the interaction of all heads",
     ),
 }
-"""Titles and meanings of the measures of importance."""
+"""Titles and meanings of the importance measures."""
 METHOD_MEANINGS = {
-    "rounds": "the heads expected to cost least together, a few per round, measured every round",
+    "rounds": "the heads expected to cost least together, a few per round, remeasured every round",
     "quadratic": "the heads expected to cost least together, measured once",
     "greedy": "the head that costs least, measured again after every cut",
-    "ablation": "the heads that cost least if silenced alone",
+    "ablation": "the heads that cost least if silenced one at a time",
     "michel": "the heads with the smallest gradient score",
     "fisher": "the heads with the smallest Fisher information",
     "random": "heads at random",
@@ -64,7 +64,7 @@ def importance_section(importance: Importance) -> Html:
     largest = max((cost for cost in costs.values() if cost > 0), default=1.0)
     cells = {}
     for head, cost in costs.items():
-        label = f"{head}: silenced, it adds {cost:.2g} of loss"
+        label = f"{head}: silencing it adds {cost:.2g} to the loss"
         cells[head] = value_cell(cost / largest, f"{100 * cost / largest:.0f}", label)
     meanings = (
         join_html([tag("b", f"{title}:"), f"{meaning}."], " ")
@@ -79,11 +79,11 @@ def importance_section(importance: Importance) -> Html:
         "Importance of each head",
         tag(
             "p",
-            f"Each head was silenced alone{amount}. The numbers are the increase of the loss "
+            f"Each head was silenced on its own{amount}. The numbers are the increase in the loss "
             f"({about.get('objective', 'of the model')}). A small number does not show that "
             "several such heads can be cut at once: one may stand in for another.",
         ),
-        *head_grids("Loss added if silent, % of the costliest head's", cells),
+        *head_grids("Loss added if silenced, % of the costliest head's", cells),
         bullets(meanings),
         _ranking(title, table, ends),
         details("Every head", every) if is_long else "",
@@ -133,11 +133,11 @@ def stand_ins_part(importance: Importance | None) -> Html:
         for group in importance.groups
     ]
     columns = ("heads", "cost one by one, added up", "cost together")
-    caption = "Expected loss from cutting: more together than one by one, as each covers the other"
+    caption = "Expected loss: cutting them together costs more than the sum of cutting each alone"
     table = Table(caption, columns, rows, columns[1:])
     text = (
         "Their effects on the output point the same way and their outputs are similar. Cutting any "
-        "one of them is cheap, cutting all of them is costly."
+        "one of them is cheap; cutting all of them is costly."
     )
     return join_html([title, tag("p", text), table.to_html()])
 
@@ -199,7 +199,7 @@ def _quality_table(quality: Quality) -> Html:
         if score is not None
     ]
     caption = (
-        f"On held-out text, which took no part in choosing heads or fitting ({quality.objective}); "
+        f"On held-out text, not used to choose heads or to refit the model ({quality.objective}); "
         "compare a cut with the uncut model and the floor"
     )
     columns = ("model", quality.unit, "loss")
@@ -210,10 +210,10 @@ def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
     if curve is None:
         return tag("p", "No curve was measured with this cut.")
     unit = cut.quality.unit
-    elbow = " The elbow is where the chosen method's line turns." if curve.elbow else ""
+    elbow = " The elbow is where the chosen method's line bends most." if curve.elbow else ""
     caption = (
         f"{unit} on held-out text as more heads are cut. The band around the line of random cuts "
-        "goes from the worst of them to the best. The floor is the model with every head "
+        "spans the worst to the best of them. The floor is the model with every head "
         f"silent.{elbow}"
     )
     svg = curve.svg(f"{cut.model.name}: {unit} against heads cut")
@@ -231,5 +231,5 @@ def _speed_table(cut: PruneRecord) -> Html:
         for speed in cut.speed
     ]
     columns = ("batch", "before", "after", "times as fast")
-    caption = "Time of one forward pass, both models in turn on the machine that made the cut"
+    caption = "Time of one forward pass; the models took turns on the machine that made the cut"
     return Table(caption, columns, rows, columns[1:]).to_html()

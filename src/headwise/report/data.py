@@ -1,7 +1,7 @@
-"""The data of a report: a scan, importance and a cut of the same model, and attention maps.
+"""The data for a report: a scan, importance and a cut of the same model, and attention maps.
 
 In: folders that `headwise scan`, `importance` and `prune` wrote. Out: ReportData. Each result reads
-its own folder; results of different models raise OptionError here.
+its own folder; this module raises OptionError if they are from different models.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from headwise.views.heads import dict_in
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Attention maps of some heads on a text, or the reason for having none."""
+    """Attention maps of some heads on a text, or the reason there are none."""
 
     text: str = ""
     by_head: Mapping[str, HeatMap] = field(default_factory=dict)
@@ -49,17 +49,17 @@ class ReportData:
     @property
     def model(self) -> str:
         """Name of the scanned model."""
-        return str(self.table.about.get("model") or "a model without a name")
+        return str(self.table.about.get("model") or "an unnamed model")
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much was read: tokens, windows, sentences by source."""
+        """The amount read: numbers of tokens, windows, and sentences from each source."""
         counts = dict_in(self.table.about, "counts")
         return {name: count for name, count in counts.items() if isinstance(count, int)}
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of text that were read; 0 if unknown."""
+        """Number of text tokens read; 0 if unknown."""
         tokens = self.table.about.get("tokens")
         return tokens if isinstance(tokens, int) else 0
 
@@ -126,7 +126,7 @@ def _check_model(folder: Path, model: str, scanned: HeadTable) -> None:
 
 
 def is_same_model(name: str, other: str) -> bool:
-    """Whether two names mean one model: equal names, or two paths of one directory."""
+    """Whether two names refer to the same model: equal names, or paths to the same directory."""
     if name == other:
         return True
     try:

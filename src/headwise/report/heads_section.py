@@ -17,7 +17,7 @@ from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.heads import MORE, NONE, role_counts, strongest_of
 
 MIDDLE_LUMINANCE = 0.1791
-"""Black and white text have equal contrast on this luminance: (L + .05)^2 = 1.05 x .05."""
+"""Black and white text have equal contrast at this luminance: (L + .05)^2 = 1.05 x .05."""
 
 COLUMN_TITLES = {
     "normalised_entropy": "how widely",
@@ -29,7 +29,7 @@ COLUMN_TITLES = {
     "punctuation": "punctuation",
     "output_share": "share of output",
 }
-"""Columns of the table of all heads, and their titles in it."""
+"""Titles of the columns in the table of all heads."""
 
 
 def summary_section(data: ReportData) -> Html:
@@ -45,7 +45,7 @@ def summary_section(data: ReportData) -> Html:
         roles.append(f"No head is {join_words(table.missed_roles, 'or')}.")
     if table.untested_roles:
         untested = ", ".join(table.untested_roles)
-        roles.append(f"Not tested, because the scan read nothing to decide them: {untested}.")
+        roles.append(f"Not tested, because the scan read no data for them: {untested}.")
     return section(
         "summary",
         "In short",
@@ -59,8 +59,8 @@ def summary_section(data: ReportData) -> Html:
         bullets(_highlights(data)),
         tag(
             "p",
-            "A role says where a head looks. It does not prove what the model does with what is "
-            "found there, that no other head does the same, or that the head is needed.",
+            "A role says where a head looks. It does not prove what the model does with what the "
+            "head finds there, that no other head does the same, or that the head is needed.",
             class_="limit",
         ),
     )
@@ -68,13 +68,13 @@ def summary_section(data: ReportData) -> Html:
 
 def _role_sentence(count: int, total: int) -> str:
     if count == total:
-        return "Every head meets the criteria of at least one role."
+        return "Every head meets the criteria for at least one role."
     useless = f"which does not make {'it' if total - count == 1 else 'them'} useless"
     if not count:
-        return f"No head meets the criteria of any role, {useless}."
+        return f"No head meets the criteria for any role, {useless}."
     others = "the other one has" if total - count == 1 else f"the other {total - count} have"
     return (
-        f"{count} of them {'meets' if count == 1 else 'meet'} the criteria of at least one role; "
+        f"{count} of them {'meets' if count == 1 else 'meet'} the criteria for at least one role; "
         f"{others} no role that this scan looks for, {useless}."
     )
 
@@ -95,36 +95,36 @@ def _highlights(data: ReportData) -> Iterator[str]:
         costs = data.importance.table.top("zero", len(table))
         first, last = costs.iloc[0], costs.iloc[-1]
         yield (
-            f"Silencing {first['name']} costs most ({first['zero']:.2g} of loss), silencing "
-            f"{last['name']} least ({last['zero']:.2g})."
+            f"Silencing {first['name']} costs the most ({first['zero']:.2g} of loss), silencing "
+            f"{last['name']} the least ({last['zero']:.2g})."
         )
     if data.cut is not None:
         count, quality = len(data.cut.heads_cut), data.cut.quality
         yield (
             f"{format_count(count, 'head')} {'was' if count == 1 else 'were'} cut; {quality.unit} "
-            f"is then {format_number(quality.final.value)}, and "
-            f"{format_number(quality.random_mean.value)} with the same number cut at random."
+            f"is now {format_number(quality.final.value)}, compared with "
+            f"{format_number(quality.random_mean.value)} if the same number is cut at random."
         )
 
 
 def grid_section(table: HeadTable) -> Html:
-    """Every head at its place, by role and by entropy."""
+    """Grids of every head, by role and by entropy."""
     grids = [head_grids("First role of each head", _role_cells(table))]
     if "normalised_entropy" in table.df:
         cells = {}
         for head, entropy in zip(table.heads, table.df["normalised_entropy"], strict=True):
             share = format_share(entropy) or "unknown"
             cells[head] = value_cell(entropy, share.rstrip("%"), f"{head}: entropy {share}")
-        grids.append(head_grids("How widely it looks: entropy, % of the largest", cells))
+        grids.append(head_grids("How widely each head looks: entropy, % of the maximum", cells))
     return section(
         "grid",
-        "Every head at its place",
+        "Every head by layer",
         tag(
             "p",
             "Each row is a layer and each column a head, both counted from 0; L3H11 is head 11 of "
-            "layer 3. In the first grid the letter is the head's first role, and a coloured corner "
-            "its second. In the second grid 0 means that every token looks at only one token, and "
-            "100 that it looks at all of them alike. Point at a cell to see its numbers.",
+            "layer 3. In the first grid, the letter is the head's first role, and a coloured "
+            "corner is its second. In the second grid, 0 means that every token looks at only one "
+            "token, and 100 that it looks at all of them equally. Point at a cell for its numbers.",
         ),
         _legend(table),
         *(tag("div", *of_stack, class_="grids") for of_stack in zip(*grids, strict=True)),
@@ -142,7 +142,7 @@ def _role_cells(table: HeadTable) -> dict[HeadId, Html]:
         text, classes = NONE, "none"
         if roles:
             text = roles[0].letter + MORE * (len(roles) > 2)
-            colours = zip("ab", roles, strict=False)  # of the cell and of its corner
+            colours = zip("ab", roles, strict=False)  # of the cell and its corner
             classes = " ".join(["has", *(f"{place}-{role.name}" for place, role in colours)])
         cells[head] = tag("td", text, class_=classes, title=label, aria_label=label)
     return cells
@@ -168,15 +168,15 @@ def _head_numbers(table: HeadTable) -> Html:
         for head, roles, line in zip(table.heads, table.df["roles"], values, strict=True)
     ]
     caption = (
-        "Means over the rows that were read. How widely: entropy as a share of the largest; "
-        "masses and shares: 0 to 1."
+        "Means over the rows that were measured. How widely: entropy as a share of the maximum. "
+        "Masses and shares are from 0 to 1."
     )
     columns = ("head", "roles", *titles.values())
     return Table(caption, columns, rows, titles.values()).to_html()
 
 
 def head_grids(caption: str, cells: Mapping[HeadId, Html]) -> list[Html]:
-    """A grid per stack, a row per layer; blank for heads that a layer does not have."""
+    """A grid per stack with a row per layer; blank for heads that a layer does not have."""
     grids = []
     for stack in dict.fromkeys(head.stack for head in cells):
         heads = [head for head in cells if head.stack == stack]

@@ -1,7 +1,7 @@
 """Attention maps for the report: the strongest heads of each role on one sentence.
 
-If no head has a role, the sharpest heads are drawn. A model that differs from the scanned one is
-not drawn.
+If no head has a role, the sharpest heads are drawn. If the model has changed since the scan,
+nothing is drawn.
 """
 
 import math
@@ -29,7 +29,7 @@ MOST_TOKENS = 40
 def draw_maps(
     table: HeadTable, text: str = SENTENCE, model: LoadedModel | None = None
 ) -> AttentionMaps:
-    """Maps of the table's most telling heads; `model` is loaded by its name unless passed.
+    """Maps of the heads in `map_heads(table)`; the scanned model is loaded unless `model` is given.
 
     Raises OptionError if `text` is empty or too long for a map.
     """
@@ -37,11 +37,11 @@ def draw_maps(
         raise OptionError("text is empty: give a sentence", option="text")
     heads = map_heads(table)
     if not heads:
-        return AttentionMaps(text, reason="no head has a role, and no entropy was measured")
+        return AttentionMaps(text, reason="no head has a role, and entropy was not measured")
     try:
         loaded = model or _load_scanned(table)
         if loaded.tokenizer is None:
-            raise ModelError(f"{loaded.name} reads no text")
+            raise ModelError(f"{loaded.name} has no tokenizer")
     except HeadwiseError as error:
         return AttentionMaps(text, reason=str(error))
     check_length(text, loaded.tokenizer)
@@ -52,7 +52,7 @@ def draw_maps(
 
 
 def map_heads(table: HeadTable) -> list[HeadId]:
-    """The heads to draw, each once, in the order of the table."""
+    """The heads to draw, sorted and without duplicates."""
     if not table.held_roles:
         return sharpest_heads(table)
     rows = [row for role in table.held_roles for row in strongest_of(table, role, MAPS_PER_ROLE)]
@@ -69,7 +69,7 @@ def sharpest_heads(table: HeadTable) -> list[HeadId]:
 
 
 def _load_scanned(table: HeadTable) -> LoadedModel:
-    """The scanned model; raises ModelError if its name is missing or now means another model."""
+    """The scanned model; raises ModelError if the scan does not name it or it has changed."""
     about, name = table.about, table.about.get("model")
     if not name:
         raise ModelError("the scan does not name its model")
@@ -98,7 +98,7 @@ def check_length(text: str, tokenizer: Any) -> None:
 def _trace_heads(
     loaded: LoadedModel, text: str, heads: list[HeadId]
 ) -> tuple[dict[str, HeatMap], dict[str, HeatMap]]:
-    """Maps by head, over all tokens and without special tokens."""
+    """Maps by head name: first over all tokens, then without special tokens."""
     by_layer: dict[tuple[str, int], list[int]] = {}
     for head in heads:
         by_layer.setdefault((head.stack, head.layer), []).append(head.head)

@@ -15,18 +15,19 @@ MOST_PAIRS = 10
 
 
 def relations_section(data: ReportData) -> Html:
-    """The strongest head of each gold relation beside its baseline."""
+    """The strongest head for each gold relation, and its baseline."""
     name, title = "relations", "Relations between words"
     skipped = [tag("p", line, class_="limit") for line in skipped_sentences(data.table.about)]
     if data.scan.relations.empty:
         none = tag("p", "This scan read no sentences with known relations.")
         return section(name, title, none, *skipped)
     best = best_of_each(data.scan.relations)
-    columns = ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs")
+    columns = ("relation", "head", "found", "baseline", "bar", "beats baseline", "95% interval")
     table = Table(
-        "Strongest head of each relation. Found and baseline: the head and the guess that lead in "
-        "one half of the sentences, judged in the other. Interval: this head in all sentences.",
-        (*columns, "how it is read"),
+        "Strongest head for each relation. Found and baseline: the head and the guess that are "
+        "best on one half of the sentences, measured on the other half. Interval: the named head "
+        "on all sentences.",
+        (*columns, "arcs", "reading"),
         [_relation_row(row) for _, row in best.iterrows()],
         ["found", "baseline", "95% interval", "arcs"],
     )
@@ -36,8 +37,8 @@ def relations_section(data: ReportData) -> Html:
         tag(
             "p",
             "In sentences whose grammar is known, a head finds a relation if its largest weight is "
-            "on the right partner. The mark on a bar is the baseline: the share that the best "
-            "simple guess finds, such as the next word. Only what exceeds it is the head's own.",
+            "on the right partner. The mark on a bar is the baseline: the share found by the "
+            "best simple guess, such as the next word. Only the part above it is due to the head.",
         ),
         table.to_html(),
         "" if best["is_stable"].all() else tag("p", f"{UNSTABLE} Here {HALVES_DIFFER}."),
@@ -62,7 +63,7 @@ def _relation_row(row: pd.Series) -> tuple[str, ...]:
 
 
 def rank_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of heads with known CKA, the largest first."""
+    """Pairs of heads whose CKA is known, the largest first."""
     if pairs.empty:
         return pd.DataFrame(columns=["a", "b", "cka", "divergence"])
     return pairs.dropna(subset=["cka"]).sort_values("cka", ascending=False, kind="stable")
@@ -79,15 +80,15 @@ def similarity_section(data: ReportData, stand_ins: Html) -> Html:
         )
         numbers = format_number(pair["cka"]), format_number(pair.get("divergence"))
         rows.append((*heads, *numbers, bar_html(pair["cka"], math.nan, f"CKA {pair['cka']:.2f}")))
-    columns = ("head", "other head", "CKA", "divergence", "CKA of 1")
+    columns = ("head", "other head", "CKA", "divergence", "CKA, 0 to 1")
     table = Table("The most similar pairs", columns, rows, columns[2:4])
     return section(
         "alike",
-        "Heads that are alike",
+        "Similar heads",
         tag(
             "p",
             "CKA compares the outputs of two heads on the same tokens: 0 means nothing in common, "
-            "1 the same up to rotation and scale. Divergence compares where two heads of a layer "
+            "1 the same up to rotation and scale. Divergence compares where two heads in a layer "
             "look: 0 means the same places, 0.69 no place in common. Similar heads are not "
             "necessarily redundant.",
         ),

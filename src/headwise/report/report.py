@@ -1,6 +1,6 @@
-"""The report: one HTML page about a model's heads, without scripts, other files or network.
+"""The report: one HTML page about a model's heads, without scripts, other files or network access.
 
-Data is read in headwise.report.data, maps are drawn in headwise.report.maps.
+Data is read in headwise.report.data; maps are drawn in headwise.report.maps.
 """
 
 from dataclasses import asdict
@@ -20,21 +20,21 @@ from headwise.scans.fingerprint import digest_texts
 from headwise.views.heads import dict_in
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""Content security policy: no scripts, and no files from elsewhere."""
+"""Content security policy: no scripts and no external files."""
 IMPORTANCE_FACTS = ("objective", "unit", "examples", "source", "sha256")
 CUT_FACTS = ("settings", "versions", "text")
 VERSIONS = ("headwise", "torch", "transformers", "numpy")
 
 
 def report_page(data: ReportData) -> str:
-    """The whole page."""
+    """The report as an HTML page."""
     title = f"The attention heads of {data.model}"
     parts = [
         ("summary", "In short", summary_section(data)),
         ("grid", "Every head", grid_section(data.table)),
         ("roles", "Roles", roles_section(data)),
         ("relations", "Relations", relations_section(data)),
-        ("alike", "Alike", similarity_section(data, stand_ins_part(data.importance))),
+        ("alike", "Similar heads", similarity_section(data, stand_ins_part(data.importance))),
     ]
     if data.importance is not None:
         parts.append(("importance", "Importance", importance_section(data.importance)))
@@ -45,7 +45,7 @@ def report_page(data: ReportData) -> str:
     lead = "What each head looks at, which heads do the same, and how that was measured."
     foot = "Written by headwise. This file contains everything it shows and loads nothing else."
     body = [
-        tag("a", "To the report", class_="skip", href="#main"),
+        tag("a", "Skip to the report", class_="skip", href="#main"),
         tag("header", tag("h1", title), tag("p", lead, class_="lead"), _key_figures(data)),
         tag("nav", tag("ul", *links), aria_label="Parts of this report"),
         tag("main", *(part for _, _, part in parts), id="main"),
@@ -60,7 +60,7 @@ def report_page(data: ReportData) -> str:
 
 
 def style_sheet() -> str:
-    """The rules of style.css, and the colours of a cell's first role (a) and of its second (b)."""
+    """The rules in style.css, and the colours of a cell's first role (a) and second role (b)."""
     rules = Path(__file__).with_name("style.css").read_text("utf-8")
     roles = "".join(
         f".{place}-{role.name} {{ --{place}: {role.page_colour}; }} "
@@ -118,7 +118,7 @@ def _provenance_section(data: ReportData) -> Html:
                 ("SHA-256 of the text", digest),
                 ("settings", _one_line(about.get("settings"))),
                 ("versions", ", ".join(versions)),
-                ("sentence of the maps", data.maps.text if data.maps.by_head else ""),
+                ("sentence in the maps", data.maps.text if data.maps.by_head else ""),
             ]
         ),
     ]

@@ -1,4 +1,4 @@
-"""The report's section on roles: the strongest heads of each, with their attention maps."""
+"""The report's section on roles: the strongest heads for each role, with attention maps."""
 
 from collections.abc import Mapping
 
@@ -18,17 +18,17 @@ RELATIONAL = ("syntactic", "semantic", "coreference")
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
-    "column": "of all words, the governor looks at the dependent most",
+    "column": "the governor looks at the dependent more than other words do",
 }
 
 
 def roles_section(data: ReportData) -> Html:
-    """The strongest heads of each role, and their maps."""
+    """The strongest heads for each role, and their maps."""
     maps, table = data.maps, data.table
     if maps.by_head:
         reading = (
-            "In a map, each row is a token that looks, and each column a token that is looked at; "
-            "the stronger the colour, the larger the weight. A row adds up to 1, or to less if the "
+            "In a map, each row is a token that looks, and each column is a token looked at; the "
+            "stronger the colour, the larger the weight. A row adds up to 1, or to less if the "
             "model's heads have sinks that are not tokens. Maps of roles that relate words leave "
             "out special tokens, so the weight on those is missing from the rows."
         )
@@ -48,12 +48,13 @@ def roles_section(data: ReportData) -> Html:
             parts += [tag("h3", title), bullets(join_html(pair, " ") for pair in meanings)]
     return section(
         "roles",
-        "The strongest heads of each role",
+        "The strongest heads for each role",
         tag(
             "p",
-            "A head has a role if its score reaches the threshold and beats the baseline: the "
-            "score of a head without the habit. For broad, the baseline is the model's median "
-            "head, so no head is broad if all of them are.",
+            "A head has a role if its score reaches the threshold and beats the baseline, "
+            "which is the score of a head without the habit. For the role \u201cbroad\u201d, the "
+            "baseline is the score of the model's median head, so no head is broad if all are "
+            "equally broad.",
         ),
         intro,
         *parts,
@@ -61,7 +62,7 @@ def roles_section(data: ReportData) -> Html:
 
 
 def role_chip(name: str) -> Html:
-    """A role's letter on its colour."""
+    """A role's letter on a background in its colour."""
     role = ROLES.get(name, UNKNOWN_ROLE)
     return tag("span", role.letter, class_=f"chip a-{role.name}")
 
@@ -100,7 +101,7 @@ def _score_table(heads: list[HeadRow], role: str, caption: str) -> Html:
 
 
 def _sharpest_part(data: ReportData) -> Html:
-    """Maps of the heads with the least entropy, for a model without roles."""
+    """Maps of the heads with the lowest entropy, for a model whose heads have no roles."""
     facts = {
         str(head): f"normalised entropy {format_number(data.table[head][SHARPNESS], 2)}"
         for head in sharpest_heads(data.table)
@@ -131,11 +132,11 @@ def _is_offset(detail: str) -> bool:
 
 
 def _map_figures(maps: Mapping[str, HeatMap], facts: Mapping[str, str]) -> Html:
-    """The heads' maps, each with a fact about its head and its largest weight in words."""
+    """The heads' maps, with captions that give a fact about the head and the largest weight."""
     figures = []
     for name, fact in facts.items():
         heat_map = maps.get(name)
-        if heat_map is None or not heat_map.columns:  # special tokens may be all there is
+        if heat_map is None or not heat_map.columns:  # there may be only special tokens
             continue
         cells = [
             (row != column, value, query, key)
@@ -165,7 +166,7 @@ def describe_head(row: HeadRow, role: str) -> str:
         beside = f"; the best simple guess: {guess}" if guess else ""
         return f"{name} finds {relation or 'the relation'} {score} of the time{how}{beside}."
     if role == "broad":
-        return f"{name} spreads its attention to {score} of the largest possible entropy."
+        return f"{name} spreads its attention widely: its entropy is {score} of the maximum."
     if role == "positional" and _is_offset(detail):
         distance = "" if detail[1:] == "1" else f"{detail[1:]} "
         where = f"the token {distance}{'before' if detail[0] == '-' else 'after'}"

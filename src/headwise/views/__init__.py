@@ -1,1 +1,1 @@
-"""Results become tables and sentences for the terminal, the report and the model card."""
+"""Turn results into tables and sentences for the terminal, the report and the model card."""

@@ -21,7 +21,7 @@ from headwise.roles import ROLES, UNKNOWN_ROLE
 HEADS_PER_LINE = 32
 """Layers with more heads use several lines: 32 cells of 2 characters and a label fit 80 columns."""
 WIDE_CELLS = 24
-"""Up to this many heads, cells have 3 characters: enough to number every head."""
+"""Up to this many heads, cells are 3 characters wide: enough to number every head."""
 SCORE_COLUMNS = ("score", "threshold", "baseline")
 NONE, MORE = "·", "+"
 SOURCES = ("probe", "treebank")
@@ -29,13 +29,13 @@ SOURCES = ("probe", "treebank")
 UNSTABLE = "*"
 """Marks a head that only one half of the sentences would choose."""
 HALVES_DIFFER = (
-    "the two halves of the sentences choose different heads or readings, and found and baseline "
-    "are the means of both"
+    "the two halves of the sentences choose different heads or readings; found and baseline are "
+    "means over both"
 )
 
 
 def overview(table: HeadTable) -> Group:
-    """The summary, and the grid of each stack."""
+    """The summary and the grid of each stack."""
     summary = [Text(line) for line in summary_lines(table)]
     grids = [part for stack in table.stacks for part in (Text(), head_grid(table, stack))]
     return Group(*summary, *grids)
@@ -50,15 +50,16 @@ def as_text(table: HeadTable) -> str:
 
 
 def head_grid(table: HeadTable, stack: str = "") -> Group:
-    """A row per layer, a column per head, in each cell the letter of the first role; a legend.
+    """A grid with a row per layer and a column per head, and a legend.
 
-    `P+` has further roles, `·` has none, and a blank means that the layer has no such head.
+    A cell shows the letter of the head's first role: `P+` if it has more roles, `·` if it has none.
+    A blank cell means that the layer has no such head.
     """
     rows = table.of_stack(stack)
     columns = (rows[name].tolist() for name in ("layer", "head", "roles"))
     roles = {(layer, head): names for layer, head, names in zip(*columns, strict=True)}
     num_heads = int(rows["head"].max()) + 1
-    width, step = (3, 1) if num_heads <= WIDE_CELLS else (2, 4)  # narrow cells: every 4th number
+    width, step = (3, 1) if num_heads <= WIDE_CELLS else (2, 4)  # narrow cells: number every 4th
     grid = RichTable(box=None, padding=0, pad_edge=False, header_style="dim")
     grid.add_column("", style="dim", no_wrap=True)
     for head in range(min(num_heads, HEADS_PER_LINE)):
@@ -82,7 +83,7 @@ def _cell(roles: tuple[str, ...] | None) -> Text:
 
 
 def _legend(cells: Collection[tuple[str, ...]]) -> Text:
-    """The letters that the grid uses, and no others."""
+    """A legend of only those letters that the grid uses."""
     first = {roles[0] for roles in cells if roles}
     known = [role for name, role in ROLES.items() if name in first]
     entries = [(role.letter, role.terminal_colour, role.name) for role in known]
@@ -98,10 +99,10 @@ def _legend(cells: Collection[tuple[str, ...]]) -> Text:
 
 
 def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
-    """The heads with the largest score of each role, beside the threshold and the baseline.
+    """The heads with the largest scores for each role, with the threshold and the baseline.
 
-    A head needs a score of at least the threshold; a head without the habit scores the baseline.
-    Columns without any value are left out.
+    The threshold is the smallest score that a head needs for the role; the baseline is the score
+    of a head without the habit. Columns without any value are left out.
     """
     cells = [
         (role, str(head.name), *score_cells(head, role), str(head.get(f"{role}_detail", "")))
@@ -117,12 +118,12 @@ def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
 
 
 def score_cells(head: HeadRow, role: str) -> tuple[str, ...]:
-    """The head's score, its threshold and its baseline; empty for missing numbers."""
+    """The head's score, threshold and baseline as text; empty for missing numbers."""
     return tuple(format_number(head.get(f"{role}_{name}")) for name in SCORE_COLUMNS)
 
 
 def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
-    """Heads with a role, the largest score first; heads without a score last."""
+    """Up to `count` heads with a role, the largest score first, heads without a score last."""
 
     def rank(head: HeadRow) -> tuple[bool, float]:
         score = head.get(f"{role}_score", math.nan)
@@ -156,13 +157,13 @@ def summary_lines(table: HeadTable) -> list[str]:
 
 
 def role_counts(table: HeadTable) -> str:
-    """The number of heads with each role that some head has, and of those without a role."""
+    """The number of heads with each role, unless it is 0, and of heads without a role."""
     counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
     return ", ".join([*counts, f"no role {len(table.without_role)}"])
 
 
 def leaders(relations: pd.DataFrame) -> Group:
-    """The strongest head of each relation beside its baseline, and sentences on the columns."""
+    """The strongest head for each relation and its baseline, and notes that explain the columns."""
     best = best_of_each(relations)
     rows = [
         (
@@ -180,8 +181,9 @@ def leaders(relations: pd.DataFrame) -> Group:
     numbers = ("found", "baseline", "on all", "95% range", "arcs")
     columns = ("relation", "head", "reading", *numbers)
     notes = [
-        "found, baseline: of the head and the baseline that lead in one half of the sentences, "
-        "judged in the other; on all: the head named, on every sentence, flattered by the choice."
+        "found, baseline: the head and the baseline that are best on one half of the sentences, "
+        "measured on the other half; on all: the named head on every sentence, which is "
+        "optimistic because the head was chosen there."
     ]
     if not best["is_stable"].all():
         notes.append(f"{UNSTABLE} {HALVES_DIFFER}.")
@@ -189,7 +191,7 @@ def leaders(relations: pd.DataFrame) -> Group:
 
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
-    """`best_heads` of every source; `label` names the relation, `marked` the head with its mark."""
+    """`best_heads` of every source, plus columns `label` (relation) and `marked` (head, mark)."""
     frames = []
     for source, rows in relations.groupby("source", sort=False):
         best = best_heads(rows, head="name")
@@ -200,7 +202,7 @@ def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
 
 
 def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
-    """A line with the number of gold sentences that could not be read, and why; empty if none."""
+    """A line on how many gold sentences could not be read, and why; empty if all were read."""
     counts, settings = dict_in(about, "counts"), dict_in(about, "settings")
     skipped, read = (
         sum(counts.get(f"{source}_{kind}", 0) for source in SOURCES)
@@ -213,7 +215,7 @@ def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
     return [
         f"{skipped:,} of {format_count(skipped + read, 'sentence')} with known relations "
         f"{'was' if skipped == 1 else 'were'} left out: too long for {limit}, or with a word "
-        "without a token."
+        "that has no token."
     ]
 
 

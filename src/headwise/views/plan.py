@@ -1,4 +1,4 @@
-"""Plans -> tables and sentences: one model, several models, and the choices of a width."""
+"""Plans as tables and sentences: one model, several models, and the head counts for a width."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ NAME_WIDTH, NUMBER_WIDTH = 34, 20
 """Same widths in every table of a plan, so that the columns line up."""
 
 COMPARISON_LEGEND = (
-    "params: attention in all layers. share: of the whole model. per token: multiply-adds of "
-    "attention, on average. ops/B: operations per byte read when decoding a token."
+    "params: attention parameters in all layers. share: their share of the whole model. per token: "
+    "mean multiply-adds of attention. ops/B: operations per byte read when decoding a token."
 )
 CHOICES_LEGEND = (
-    "Every row costs the same parameters and multiply-adds; only the memory for materialised "
-    "weights grows, which fused kernels avoid.",
+    "Every row has the same parameters and multiply-adds; only the memory for materialised "
+    "weights grows, and fused kernels do not materialise them.",
     "Rank: the scores of a head have a rank of at most d_key (https://arxiv.org/abs/2002.07028).",
     "headwise sweep tests what one head cannot do, and when heads are too thin.",
 )
@@ -47,7 +47,7 @@ def print_plan(console: Console, plan: Plan) -> None:
 
 
 def _numbers(plan: Plan) -> dict[str, dict[str, str]]:
-    """Parameters, compute and memory of one model, by the title of their table."""
+    """Parameters, compute and memory of one model, by table title."""
     workload, work, step = plan.workload, plan.multiply_adds, plan.decoding
     parameters = {f"{name}, per layer": f"{count:,}" for name, count in plan.parameters.items()}
     parameters["attention, per layer"] = f"{plan.layer_parameters:,}"
@@ -111,7 +111,7 @@ def comparison(plans: Sequence[Plan]) -> RichTable:
 
 
 def choices_table(choices: Sequence[HeadChoice]) -> Table:
-    """Every head count of a width; parameters and weights are those of all layers."""
+    """Every head count for a width; parameters and weights are totals over all layers."""
     rows = [
         (
             str(choice.num_heads),
@@ -128,10 +128,10 @@ def choices_table(choices: Sequence[HeadChoice]) -> Table:
 
 
 def choice_notes(choices: Sequence[HeadChoice]) -> list[str]:
-    """Head counts that published models would use or do use at this width, and a legend."""
+    """Sentences on the head counts that published models use at such a width, and a legend."""
     usual = [str(choice.num_heads) for choice in choices if SMALLEST <= choice.d_key <= LARGEST]
     sizes = f"{SMALLEST} to {LARGEST} dimensions"
-    notes = [f"No number of heads gives {sizes} each, as nearly all published models have."]
+    notes = [f"No number of heads gives {sizes} each, as in nearly all published models."]
     if usual:
         heads, each = ("head", "it") if usual == ["1"] else ("heads", "each")
         counts = join_words(usual, "or")

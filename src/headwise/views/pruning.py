@@ -13,7 +13,7 @@ from headwise.pruning.record import OWN_TEXT, PruneRecord
 from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
-"""Heads at either end of a long list."""
+"""Number of heads shown at either end of a long list."""
 MEASURES = ("zero", "mean", "michel", "fisher", "expected")
 SIZES = {
     "heads": ("heads", format_large_count),
@@ -28,7 +28,7 @@ SIZES = {
 
 
 def importance_title(importance: Importance) -> str:
-    """Which model was measured, by what and on how much; with rich's markup."""
+    """The model, the objective, its loss and the number of examples, with rich's markup."""
     about = importance.table.about
     return (
         f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
@@ -37,7 +37,7 @@ def importance_title(importance: Importance) -> str:
 
 
 def importance_table(importance: Importance) -> Table:
-    """Heads by the loss that silencing them adds, least first, without the middle of the list."""
+    """Heads by the loss that silencing them adds, least first; a long list loses its middle."""
     ranked = importance.table.df.sort_values("zero")
     rows: list[tuple[str, ...]] = []
     for _, row in ranked.iterrows():
@@ -55,7 +55,7 @@ def _plus_minus(error: float) -> str:
 
 
 def layers_table(importance: Importance) -> Table:
-    """The cost of leaving one head in a layer, one layer at a time."""
+    """The cost of keeping only one head in a layer, one layer at a time."""
     columns = ("layer", "heads", "best head", "loss added", importance.table.about["unit"])
     rows = [
         (
@@ -67,12 +67,12 @@ def layers_table(importance: Importance) -> Table:
         )
         for _, row in importance.layers.iterrows()
     ]
-    title = "One head left in a layer, all its others silent"
+    title = "One head left in a layer, all others silent"
     return Table(title, columns, rows, columns[1:])
 
 
 def size_rows(record: PruneRecord) -> Iterator[tuple[str, str, str, float]]:
-    """Name, size before, size after and share left, of every size that the uncut model has."""
+    """Name, size before, size after and share left, for each nonzero size of the uncut model."""
     for name, (words, format_value) in SIZES.items():
         before, after = getattr(record.before, name), getattr(record.after, name)
         if before:
@@ -115,11 +115,11 @@ def _format_score(value: float) -> str:
 
 
 def held_out_line(record: PruneRecord) -> str:
-    """The text that the scores were measured on."""
+    """A line about the text that the scores were measured on."""
     part = record.text.measured_on
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
     source = "your text" if record.text.source == OWN_TEXT else record.text.source
-    return f"That text: {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
+    return f"Held-out text: {part.examples:,} {noun} from {source}, {part.tokens:,} tokens."
 
 
 def curve_table(curve: Curve) -> Table:
@@ -134,7 +134,7 @@ def curve_table(curve: Curve) -> Table:
 
 
 def speed_lines(record: PruneRecord) -> list[str]:
-    """How long both models take, one line per batch size."""
+    """The time that each model takes, one line per batch size."""
     return [
         f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
         f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"

@@ -1,4 +1,4 @@
-"""The terminal: consoles, tables that keep their numbers whole, progress, and new files."""
+"""Terminal output: consoles, tables that never cut off numbers, progress, and new files."""
 
 import time
 from collections.abc import Callable
@@ -23,25 +23,25 @@ from headwise.errors import OptionError
 from headwise.files import write_aside
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Without a terminal, a stage that is still running is announced again after this time."""
+"""Without a terminal, a running stage prints a line this often."""
 WIDEST = 10_000
 """Wider than any table."""
 
 
 def quiet_console(*, is_stderr: bool = False, width: int | None = None) -> Console:
-    """A console that adds no colours of its own; `width` overrides the terminal's."""
+    """A console that highlights nothing by itself; `width` overrides the terminal's."""
     return Console(stderr=is_stderr, highlight=False, width=width)
 
 
 def say(console: Console, line: str) -> None:
-    """Print one line as it is: paths in it are neither wrapped nor read as markup."""
+    """Print one line unchanged: neither wrapped nor parsed as markup, so that paths stay intact."""
     console.print(line, markup=False, soft_wrap=True)
 
 
 def show_table(console: Console, table: Table | RichTable) -> None:
-    """Print a table without cutting numbers: if needed, it is wider than the terminal.
+    """Print a table without cutting off numbers, wider than the terminal if necessary.
 
-    Columns of words first become as narrow as their longest word.
+    Text columns first shrink to their longest word.
     """
     table = table.to_rich() if isinstance(table, Table) else table
     wide = console.options.update(max_width=WIDEST)
@@ -68,17 +68,17 @@ def check_new(path: Path, suffix: str, *, force: bool) -> None:
 
 
 def write_new(path: Path, text: str, suffix: str, *, force: bool) -> None:
-    """Write a file in one step, after the checks of `check_new`."""
+    """Write a file atomically, after the checks in `check_new`."""
     check_new(path, suffix, force=force)
     write_aside(path, text)
 
 
 class ProgressDisplay:
-    """A `headwise.progress.Progress` that shows the running stage, used as a context manager.
+    """A `headwise.progress.Progress` and context manager that shows the running stage.
 
-    A terminal gets a bar. Elsewhere, if `prints_lines`, each stage gets a line when it starts and
-    every half minute. A stage with a total of 0 is a remark, which stays on the screen. `unit`
-    names the steps whose number per second is shown.
+    A terminal shows a bar. Elsewhere, if `prints_lines`, each stage prints a line when it starts
+    and every half minute. A stage with a total of 0 is a remark, which stays on the screen. If
+    `unit` names the steps, the bar also shows their number per second.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that `done` of `total` steps are complete; a new or restarted stage gets a bar."""
+        """Show `done` of `total` steps; a new or restarted stage resets the bar."""
         if not total:
             say(self._console, f"headwise: {stage}")
             return

@@ -1,4 +1,4 @@
-"""Traces as terminal tables, as a notebook fragment and as an HTML page."""
+"""Traces as terminal tables, notebook fragments and HTML pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from headwise.tracing.record import Trace, TraceStep, closing_lines
 from headwise.views.terminal import show_table
 
 SHOWN_HEADS, SHOWN_KEYS, SHOWN_COLUMNS = 4, 6, 4
-"""Heads whose maps are shown, keys of the comparison with a single row, columns with shares."""
+"""How many heads' maps, keys in the single-head comparison and columns with shares to show."""
 COLUMN_GAP = 3
-"""Characters between two columns of a ruled table: padding and the place of a line."""
+"""Number of characters between two columns of a ruled table: padding and a separator."""
 
 
 def print_trace(console: Console, trace: Trace, maps: Maps, *, shows_all: bool) -> None:
@@ -71,9 +71,9 @@ def print_every_step(console: Console, trace: Trace) -> None:
 
 
 def print_blur(console: Console, trace: Trace, query: int | None) -> None:
-    """Print the heads' rows beside their average, and the textbook's three targets.
+    """Print the heads' rows and their average, then the textbook example with three targets.
 
-    Without a `query`, the rows are those of the last token that is not special.
+    If `query` is None, the rows are those of the last token that is not special.
     """
     if query is None:
         special = trace.labels.is_special or (False,) * len(trace.labels.queries)
@@ -87,12 +87,12 @@ def print_blur(console: Console, trace: Trace, query: int | None) -> None:
         f"and a largest weight of {means.largest_of_heads:.2f}; the single row has "
         f"{means.entropy_of_single:.2f} nats and {means.largest_of_single:.2f}."
     )
-    console.print("\nThe textbook's case: three keys to look at, three heads or one softmax")
+    console.print("\nTextbook example: three keys to look at, with three heads or one softmax")
     console.print(_blur_table(*three_targets()))
 
 
 def _print_shares(console: Console, trace: Trace) -> None:
-    """Print each head's share in a few columns of the concat, evenly spaced, and of the output."""
+    """Print each head's share of evenly spaced concat columns and of the first output columns."""
     before, after = trace.shares_before, trace.shares_after
     count = min(SHOWN_COLUMNS, after.shape[1])
     places = [round(at * (before.shape[1] - 1) / max(count - 1, 1)) for at in range(count)]
@@ -107,7 +107,7 @@ def _print_shares(console: Console, trace: Trace) -> None:
 
 
 def _blur_table(blur: Blur, single: Row | None = None) -> RichTable:
-    """The heads' rows at one query, then the single row, by default the heads' average."""
+    """The heads' rows at one query, then the row `single`, by default the heads' average."""
     largest = [max(float(row.weights[key]) for row in blur.heads) for key in range(len(blur.keys))]
     best = sorted(range(len(blur.keys)), key=lambda key: -largest[key])
     keys = sorted(best[:SHOWN_KEYS])
@@ -155,7 +155,7 @@ def _map_columns(maps: Maps) -> Columns:
 def matrix(
     title: str, values: Tensor, rows: Sequence[str], columns: Sequence[str]
 ) -> RenderableType:
-    """A small matrix in full with its labels; a large one as its size and range."""
+    """A small matrix in full, with labels; only the size, range and mean of a large one."""
     if not is_small(*values.shape):
         finite = values[values.isfinite()]
         return (
@@ -216,7 +216,7 @@ def maps_svg(maps: Maps) -> str:
 
 
 def trace_fragment(trace: Trace) -> str:
-    """HTML for a notebook: steps, a few maps, and what was checked."""
+    """HTML for a notebook: steps, a few maps, and the results of the checks."""
     maps = trace.maps()
     parts: list[Html] = [tag("h3", trace.title), _steps(trace).to_html()]
     if max(len(maps.labels.queries), len(maps.labels.keys)) <= MOST_LABELS:
@@ -225,10 +225,10 @@ def trace_fragment(trace: Trace) -> str:
 
 
 def trace_page(trace: Trace, maps: Maps) -> str:
-    """A self-contained page: steps, maps, contributions of the heads, every small matrix."""
+    """A self-contained page: steps, maps, the heads' contributions, every small matrix."""
     reading = (
-        "In a map, each row is a token that looks, the query, and each column a token that is "
-        "looked at, the key."
+        "In a map, each row is a query, the token that looks, and each column is a key, the token "
+        "that is looked at."
     )
     parts = [
         tag("h1", trace.title),
@@ -249,7 +249,7 @@ def _checks_html(trace: Trace) -> Html:
 
 
 def _step_html(trace: Trace, step: TraceStep) -> Html:
-    """The values of one step; only the sizes of large matrices."""
+    """The values of one step, but only the sizes of large matrices."""
     parts = [tag("h2", f"{step.name}: {step.formula}")]
     for name, values, rows, columns in trace.matrices(step):
         parts.append(tag("h3", name))
