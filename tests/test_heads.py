@@ -195,7 +195,7 @@ def test_a_table_keeps_copies() -> None:
         (ONE | {7: [1], "7": [2]}, "2 columns.*'7'"),
         (ONE | {"layer": [0.0]}, "'layer'.*float64.* int"),
         (ONE | {"stack": [3]}, "'stack'.*int64.* text"),
-        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head'.*Int64.* int.*gaps"),
+        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head'.*Int64.* int.*missing"),
         (ONE | {"head": [-2]}, "L0H-2"),
         ({name: ONE[name] * 2 for name in ONE}, "L0H0.* 2 rows"),
         (ONE | {"x": [1j]}, "'x'.*complex128.*numbers, bool or text"),

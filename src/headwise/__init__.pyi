@@ -1,4 +1,4 @@
-"""The public names; __init__.py imports each on first use from the module named here."""
+"""The public names: `__init__.py` imports each from the module named here, on first use."""
 
 from . import nn as nn
 from .attention.attend import (

@@ -1,6 +1,6 @@
-"""The command `headwise`, and `python -m headwise`.
+"""Entry point of the `headwise` command and of `python -m headwise`.
 
-Little is imported before `main` runs, so that Ctrl-C works from the beginning.
+Little is imported before `main` runs, so that Ctrl-C works from the start.
 """
 
 import sys

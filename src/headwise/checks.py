@@ -1,6 +1,6 @@
-"""Checks of a user's values: each returns a plain Python value, or raises an OptionError.
+"""Checks for user-supplied values: each raises OptionError if the value is invalid.
 
-The error's `option` is the name that was passed, so that the command line can print the option.
+The error's `option` is the `name` passed in, so that the command line can print its own option.
 """
 
 import operator
@@ -33,7 +33,7 @@ def whole_number(
 
 
 def real_number(name: str, value: Any, example: str) -> float:
-    """`value` as a float; the error for anything else quotes `example`, a value that works.
+    """`value` as a float; if it is not a number, the OptionError suggests `example`.
 
     >>> real_number("keep", 1, "0.6")
     1.0
@@ -49,7 +49,7 @@ def real_number(name: str, value: Any, example: str) -> float:
 
 
 def check_characters(name: str, text: str) -> None:
-    """Raise OptionError if `text` has surrogates, which bytes that are not UTF-8 turn into."""
+    """Raise OptionError if `text` has surrogates, which stand for bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as err:

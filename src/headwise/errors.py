@@ -1,18 +1,18 @@
-"""The errors that a user's mistake can raise, and a warning at the user's own line.
+"""Errors caused by a user's mistake, and warnings that point to the user's own line of code.
 
     HeadwiseError
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
-    ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
+    ├── MaskError       a mask has an unusable type or shape (also a ValueError)
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
-    │   └── OutputError an output cannot be written, or exists already (also a ValueError)
+    │   └── OutputError an output cannot be written, or already exists (also a ValueError)
     ├── PathError       the requested path cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
     ├── ModelError      a model cannot be found, loaded or watched
     └── MissingPackage  an optional package is not installed
 
 A module may define a subclass of one of these. Each message is one sentence: what is wrong, what
-was given, what would work. The command line prints it and exits 2. A bug in headwise itself is an
-AssertionError, never one of these.
+was given, what would work. The command line prints it and exits with status 2. A bug in headwise
+itself is an AssertionError, never one of these.
 """
 
 import inspect
@@ -20,15 +20,15 @@ import warnings
 
 
 class HeadwiseError(Exception):
-    """The base class of every error that wrong input causes."""
+    """Base class of every error caused by invalid input."""
 
 
 class ShapeError(HeadwiseError, ValueError):
-    """A tensor's shape does not fit the others, or the layer."""
+    """A tensor's shape does not match the other tensors or the layer."""
 
 
 class MaskError(HeadwiseError, ValueError):
-    """A mask's kind or shape cannot be used."""
+    """A mask has an unusable type or shape."""
 
 
 class OptionError(HeadwiseError, ValueError):
@@ -56,11 +56,11 @@ class ModelError(HeadwiseError):
 
 
 class OutputError(OptionError):
-    """An output cannot be written: it exists already, belongs to other work, or the disk fails."""
+    """An output cannot be written: it already exists, belongs to another run, or the disk fails."""
 
 
 class MissingPackage(HeadwiseError):
-    """An optional package is not installed; the message has the command that installs it."""
+    """An optional package is not installed; the message contains the command that installs it."""
 
 
 def warn_user(message: str) -> None:
@@ -72,4 +72,4 @@ def warn_user(message: str) -> None:
 
 
 OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
-"""Packages whose frames are between a user's line and the code that warns."""
+"""Packages whose frames may come between the user's line and the code that warns."""

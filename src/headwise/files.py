@@ -1,4 +1,4 @@
-"""Reads files with clear errors, writes them so that none is ever half written, locks folders."""
+"""Read files with clear errors, write them so that none is ever half written, and lock folders."""
 
 import os
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_aside(path: Path, content: bytes | str) -> None:
-    """Write a file beside its final place, then move it there.
+    """Write `content` to a temporary file next to `path`, then move it into place.
 
-    A process killed at any moment leaves the old file or the new one. A symbolic link stays a link
-    and its target is replaced; a device is appended to.
+    If the process is killed, `path` is still either the old file or the new one. A symbolic link
+    stays a link and its target is replaced; output to a device is appended.
     """
     content = content.encode() if isinstance(content, str) else content
     place = resolve_target(path)
@@ -52,7 +52,7 @@ def write_aside(path: Path, content: bytes | str) -> None:
 
 
 def resolve_target(path: Path) -> Path:
-    """The file or folder that `path` points to, links followed."""
+    """The file or folder that `path` refers to, with links followed."""
     try:
         place = path.resolve()
         if place.is_symlink():
@@ -73,10 +73,10 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep other processes from locking `folder` inside the block.
+    """Hold a lock on `folder` inside the block.
 
-    Raises OutputError if another process, or this one, has locked it. The lock is a file beside
-    the folder, removed at the end; where none can be made, the block runs without a lock.
+    Raises OutputError if the folder is already locked, by this process or another. The lock is a
+    file next to the folder, removed at the end; if it cannot be created, the block runs unlocked.
     """
     from filelock import FileLock, Timeout  # here, because importing it takes 60 ms
 
@@ -86,11 +86,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as err:
-        if file.exists():  # else the place takes no files, such as /proc
+        if file.exists():  # if not, files cannot be created here, as in /proc
             raise OutputError(
                 f"another process is writing {folder}: wait for it, or choose another folder"
             ) from err
-    except OSError:  # a file system without locks, or a place that cannot be written
+    except OSError:  # a file system without locks, or a folder that is not writable
         pass
     try:
         yield

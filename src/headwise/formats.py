@@ -40,7 +40,7 @@ def replace_nonfinite(values: Any) -> Any:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` decimals, zero without a minus sign; empty for a missing number.
+    """A number with `digits` decimals and no minus sign on zero; empty if it is None or NaN.
 
     >>> format_number(2.346, 2), format_number(-0.001, 2), format_number(None)
     ('2.35', '0.00', '')
@@ -49,7 +49,7 @@ def format_number(value: float | None, digits: int = 3) -> str:
 
 
 def format_share(value: float | None) -> str:
-    """A share as it is read; nothing for a missing one.
+    """A share as a rounded percentage; empty if it is None or NaN.
 
     >>> format_share(0.418), format_share(0.002), format_share(0.00001), format_share(None)
     ('42%', '0.2%', 'under 0.1%', '')
@@ -66,11 +66,11 @@ SIZE_UNITS = tuple(
     (unit, 1024 ** (6 - index))
     for index, unit in enumerate(("EiB", "PiB", "TiB", "GiB", "MiB", "KiB", "B"))
 )
-"""Units of numbers and of bytes, the largest first, and how much each of them is."""
+"""Units for counts and for bytes, largest first, each with its value."""
 
 
 def format_large_count(number: float | int) -> str:
-    """A number with a unit people say.
+    """A count with a unit: M, G, T, P or E.
 
     >>> format_large_count(2_362_368), format_large_count(999_700_000), format_large_count(1_500)
     ('2.36 M', '1 G', '1,500')
@@ -79,7 +79,7 @@ def format_large_count(number: float | int) -> str:
 
 
 def format_size(number: int) -> str:
-    """Bytes with a unit.
+    """A number of bytes with a binary unit; "-" for zero.
 
     >>> format_size(36 << 20), format_size(1010 << 20), format_size(0)
     ('36 MiB', '1,010 MiB', '-')
@@ -88,7 +88,7 @@ def format_size(number: int) -> str:
 
 
 def _in_units(number: float, units: Sequence[tuple[str, float]]) -> str:
-    """Three digits, or more before the point, and the largest unit that fills; "" for the last."""
+    """`number` in the largest unit it reaches, to three digits or no decimals; "" for the last."""
     for (unit, each), (_, smaller) in pairwise(units):
         if round(number / smaller) * smaller >= each:
             value = max(1.0, number / each)
@@ -101,7 +101,7 @@ MOST_DECIMALS = 8
 
 
 def format_with_error(value: float, error: float) -> str:
-    """A number and its standard error, both with the decimals of the error's first digit.
+    """A number and its standard error, both rounded to the error's first significant digit.
 
     >>> format_with_error(0.0006812, 0.0000633), format_with_error(3.456e-12, 1.2e-13)
     ('0.00068 ± 0.00006', '3.5e-12 ± 1e-13')

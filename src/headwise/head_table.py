@@ -1,7 +1,7 @@
 """HeadTable: scans fill it; pruning, views and reports read it.
 
-In: a data frame with one row per head and one column per measure. Out: a table that is checked and
-sorted. table_files.py encodes the files.
+In: a data frame with one row per head and one column per measure. Out: a checked, sorted table.
+table_files.py encodes the files.
 """
 
 import difflib
@@ -49,7 +49,7 @@ class HeadTable:
         try:
             about = json.loads(json.dumps(self.about, allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise OptionError(f"about must contain only JSON values: {error}") from error
+            raise OptionError(f"`about` must contain only JSON values: {error}") from error
         if not isinstance(about, dict):
             raise OptionError(f"about is {about!r}: pass a dict that says how the table was made")
         object.__setattr__(self, "about", about)
@@ -68,7 +68,7 @@ class HeadTable:
         return as_head(head) in self.heads
 
     def __getitem__(self, head: str | HeadId) -> "HeadRow":
-        """The head's row, with the head's name as its name."""
+        """The head's row, as a series named after the head."""
         head, heads = as_head(head), self.heads
         if head not in heads:
             raise OptionError(f"{head} is not in this table: {self._extent(head.stack)}")
@@ -94,38 +94,38 @@ class HeadTable:
         return self.df.to_html(max_rows=24, max_cols=16, notebook=True)
 
     def view(self, head: str | None = None) -> Any:
-        """A notebook widget to choose a head; its `head` is the chosen one."""
+        """A notebook widget for choosing a head; its `head` attribute is the chosen head."""
         from headwise.explorer.notebook_view import view_table
 
         return view_table(self, head=head)
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
-        """Every head in the order of the rows."""
+        """All heads, in row order."""
         stacks, layers, heads = (self.df[name].tolist() for name in PLACE)
         return tuple(map(HeadId, layers, heads, stacks))
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """Names of the stacks in the order of the rows; `("",)` for a single stack."""
+        """Names of the stacks in row order; `("",)` for a single unnamed stack."""
         return tuple(dict.fromkeys(self.df["stack"].tolist()))
 
     def of_stack(self, stack: str = "") -> pd.DataFrame:
-        """Rows of one stack; without a name, of the only stack."""
+        """Rows of one stack; `stack` can be omitted if the table has only one."""
         name = self.stacks[0] if not stack and len(self.stacks) == 1 else stack
         if name not in self.stacks:
             raise OptionError(f"{name!r} is not a stack of this table: {self._extent(name)}")
         return self.df[self.df["stack"] == name]
 
     def top(self, column: str, count: int = 5) -> pd.DataFrame:
-        """Up to `count` heads with the largest values: `name`, the column and `roles`; no NaN."""
+        """Name, value and roles of up to `count` heads with the largest values; NaN is left out."""
         count = whole_number("count", count, least=1)
         df = self.df.assign(**{column: self._numbers(column)}, name=list(map(str, self.heads)))
         ranked = df[["name", column, "roles"]].dropna(subset=[column])
         return ranked.sort_values(column, ascending=False, kind="stable").head(count)
 
     def with_role(self, role: str) -> tuple[HeadId, ...]:
-        """Heads that have the role, in the order of the rows."""
+        """Heads that have the role, in row order."""
         known = dict.fromkeys([*ROLES, *self.held_roles])
         if role not in known:
             raise OptionError(f"{role!r} is not a role: {_suggest(role, known)}")
@@ -134,7 +134,7 @@ class HeadTable:
 
     @property
     def without_role(self) -> tuple[HeadId, ...]:
-        """Heads that have no role, in the order of the rows."""
+        """Heads that have no role, in row order."""
         roles = self.df["roles"]
         return tuple(head for head, names in zip(self.heads, roles, strict=True) if not names)
 
@@ -145,25 +145,25 @@ class HeadTable:
 
     @property
     def held_roles(self) -> tuple[str, ...]:
-        """Roles that some head has: the known ones in their usual order, then any others."""
+        """Roles that at least one head has: the known ones in the usual order, then any others."""
         roles = dict.fromkeys(role for names in self.df["roles"] for role in names)
         return tuple(sorted(roles, key=[*ROLES, *roles].index))
 
     @property
     def untested_roles(self) -> tuple[str, ...]:
-        """Roles without a score in a table that scores others: they were not tested."""
+        """Roles that were not tested: the table has no score for them, but scores other roles."""
         scored = {role for role in ROLES if f"{role}_score" in self.df}
         tested = scored.union(self.held_roles)
         return tuple(role for role in ROLES if scored and role not in tested)
 
     @property
     def missed_roles(self) -> tuple[str, ...]:
-        """Roles that were tested and that no head has."""
+        """Roles that were tested but that no head has."""
         others = {*self.held_roles, *self.untested_roles}
         return tuple(role for role in ROLES if role not in others)
 
     def grid(self, column: str, stack: str = "") -> npt.NDArray[np.float64]:
-        """One measure of one stack, `[layers, heads]`; NaN for missing heads."""
+        """One measure for one stack, as `[layers, heads]`; NaN for missing heads."""
         rows = self.of_stack(stack)
         layers, heads = rows["layer"].to_numpy(), rows["head"].to_numpy()
         values = np.full((layers.max() + 1, heads.max() + 1), np.nan)
@@ -171,13 +171,13 @@ class HeadTable:
         return values
 
     def to_json(self) -> str:
-        """The table and `about` as one JSON text, numbers in full precision."""
+        """The table and `about` as a JSON string, with numbers at full precision."""
         return to_json(self.df, self.about).decode()
 
     def write(self, path: str | Path, *, force: bool = False) -> None:
         """Write a .parquet, .csv or .json file, depending on the suffix of `path`.
 
-        `about` and the types of the columns of `heads.csv` go to a second file, `heads.about.json`.
+        For `heads.csv`, `about` and the column types go to a second file, `heads.about.json`.
         """
         path = Path(path)
         files = {path: file_format(path)[0](self.df, self.about)}
@@ -196,7 +196,7 @@ class HeadTable:
 
     @classmethod
     def read(cls, path: str | Path) -> "HeadTable":
-        """Read a table from a file, or from the folder of a scan.
+        """Read a table from a file, or from a scan folder.
 
         `about` is empty for a CSV file without its `.about.json`.
         """
@@ -231,7 +231,7 @@ class HeadTable:
 
 
 class HeadRow(pd.Series):
-    """One head's row of a table, drawn as HTML in a notebook."""
+    """One head's row in a table; notebooks show it as HTML."""
 
     @property
     def _constructor(self) -> type[pd.Series]:

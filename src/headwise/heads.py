@@ -58,7 +58,7 @@ class HeadId:
 
 
 def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
-    """Return `head`; raise OptionError unless `counts` (heads by layer name) includes it."""
+    """Return `head`; raise OptionError unless `counts` (head counts by layer name) includes it."""
     check_layer(head, list(counts))
     count = counts[head.layer_name]
     if head.head >= count:
@@ -75,16 +75,16 @@ def check_layer(head: HeadId, names: list[str]) -> None:
 
 
 def abbreviate(names: list[str]) -> str:
-    """The names with commas; a long list without its middle."""
+    """The names separated by commas; "..." replaces the middle of a long list."""
     return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])
 
 
 Heads = str | HeadId | Iterable[str | HeadId]
-"""Some heads of a model, as names or HeadIds."""
+"""Heads of a model, given by name or as HeadIds."""
 
 
 def parse_heads(heads: Heads) -> tuple[HeadId, ...]:
-    """HeadIds in the given order without repeats; names in one text are split at spaces or commas.
+    """HeadIds in the given order, without repeats; strings are split at spaces and commas.
 
     >>> [str(head) for head in parse_heads("L0H1 L2H3, L0H1")]
     ['L0H1', 'L2H3']
@@ -108,4 +108,4 @@ def as_head(head: object) -> HeadId:
 
 
 HeadCounts = Mapping[str, tuple[int, int]]
-"""Number of heads and of KV heads in each layer, by name: `L0` or `encoder.L0`."""
+"""Numbers of heads and KV heads in each layer, by layer name (`L0` or `encoder.L0`)."""

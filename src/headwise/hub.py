@@ -1,14 +1,14 @@
-"""The hub: whether it can be reached, checked once and quickly, and why a download failed.
+"""Hugging Face hub: quickly check whether it can be reached, and explain failed downloads.
 
-Without this check, transformers asks for every missing file again and again, for half a minute.
+Without this check, transformers retries every missing file for half a minute.
 """
 
 SECONDS = 5.0
-"""Wait for the hub this long before treating it as unreachable."""
+"""How long to wait for the hub before treating it as unreachable."""
 
 
 def hub_answers() -> bool:
-    """Whether the hub answers; False if HF_HUB_OFFLINE is set. Downloaded files need no hub."""
+    """Whether the hub answers; False if HF_HUB_OFFLINE is set. Downloaded files do not need it."""
     from huggingface_hub import constants, get_session
 
     try:
@@ -19,7 +19,7 @@ def hub_answers() -> bool:
 
 
 def why_download_failed(error: BaseException | None) -> str:
-    """Reason for an error of the hub, or for one that it caused; "" if it is of another kind."""
+    """Reason for a hub error, which may be `error` or one of its causes; "" if there is none."""
     from huggingface_hub import constants, errors
 
     while error is not None:
@@ -29,9 +29,9 @@ def why_download_failed(error: BaseException | None) -> str:
                 reason = "HF_HUB_OFFLINE is set"
             return f"{reason}, its files were not downloaded before, and no directory has this name"
         if isinstance(error, errors.GatedRepoError):
-            return f"access to it is restricted: request it at {constants.ENDPOINT} and log in"
+            return f"access to it is restricted: request access at {constants.ENDPOINT} and log in"
         if isinstance(error, errors.RepositoryNotFoundError):
-            return f"{constants.ENDPOINT} has no such model, or you may not read it"
+            return f"{constants.ENDPOINT} has no such model, or you have no access to it"
         if isinstance(error, errors.HFValidationError):
             return "it is neither a directory nor a valid hub id"
         error = error.__cause__ or error.__context__

@@ -1,8 +1,8 @@
-"""The drop-in for `torch.nn.MultiheadAttention`, and `swap`, which puts it into an existing model.
+"""Drop-in for `torch.nn.MultiheadAttention`, and `swap`, which installs it in an existing model.
 
 In: the arguments of torch's layer, in torch's layouts and with torch's masks (bool True = blocked,
-the opposite of the rest of headwise). Out: the results of torch's layer, but zeros instead of NaN
-where a query may see no key. `attention/` computes them.
+the opposite of the rest of headwise). Out: the results of torch's layer, but with zeros
+instead of NaN for a query that may see no key. `attention/` computes them.
 """
 
 import math
@@ -38,13 +38,13 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 
     @wraps(torch.nn.MultiheadAttention.__init__)  # type: ignore[misc] # mypy cannot see through
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Parameters as torch makes them, from torch's arguments and the same random numbers."""
+        """Create the parameters as torch does, from the same arguments and random numbers."""
         super().__init__(*args, **kwargs)
         _keep_forward_called(self)
 
     @classmethod
     def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiheadAttention":
-        """A drop-in that shares the parameters of `module`, with its hooks and mode."""
+        """A drop-in that shares the parameters of `module` and copies its hooks and mode."""
         if type(module) not in (torch.nn.MultiheadAttention, cls):
             raise OptionError(
                 f"module is a {type(module).__name__}: pass a torch.nn.MultiheadAttention itself; "
@@ -68,7 +68,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Output in the layout of `query`, and the weights after dropout if `need_weights`."""
-        if is_causal and attn_mask is None:  # torch's fast path would silently show every key
+        if is_causal and attn_mask is None:  # torch's fast path would silently attend to every key
             raise RuntimeError(
                 "Need attn_mask if specifying the is_causal hint. You may use the Transformer "
                 "module method `generate_square_subsequent_mask` to create this mask."
@@ -77,8 +77,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         has_own_keys = self.bias_k is not None or self.add_zero_attn  # which no mask can hide
         is_torchs = need_weights and not _may_have_empty_rows(key_padding_mask, attn_mask)
         if is_torchs or has_own_keys or not _can_compute(self, inputs, key_padding_mask, attn_mask):
-            # Without empty rows torch's result is right, and as fast when it returns all weights.
-            # Torch raises its own errors for bad input; nested tensors come without masks.
+            # Without empty rows torch's result is right, and as fast if it returns all weights.
+            # Torch also raises its own errors for bad input; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
         # Both masks as [#batch #heads #query key].
@@ -97,7 +97,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 
 
 def swap(model: torch.nn.Module) -> int:
-    """Replace every `torch.nn.MultiheadAttention` in the model, in place; return their number.
+    """Replace every `torch.nn.MultiheadAttention` in the model in place; return how many.
 
     Subclasses of torch's layer may have their own forward, so they are not replaced.
 
@@ -118,13 +118,13 @@ def _keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
     """Make `nn.TransformerEncoderLayer` call the layer's forward in eval mode too.
 
     Its fast path passes the parameters to a C++ function, unless a module inside it has a forward
-    hook. `out_proj` is never called, only its parameters are read: a hook there costs nothing.
+    hook. `out_proj` is never called (only its parameters are read), so a hook there is free.
     """
     layer.out_proj.register_forward_pre_hook(_do_nothing)
 
 
 def _do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """The hook; at module level, so that layers can be pickled."""
+    """The hook, defined at module level so that layers can be pickled."""
 
 
 def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
@@ -139,7 +139,7 @@ def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
 def _can_compute(
     layer: MultiheadAttention, inputs: Inputs, key_padding_mask: Mask, attn_mask: Mask
 ) -> bool:
-    """Whether these are dense tensors of the right shapes; if not, torch's layer raises."""
+    """Whether the inputs and masks are dense tensors with the right dtypes and shapes."""
     query, key, value = inputs
     axes = query.dim()
     if query.is_nested or key.is_nested or value.is_nested or not 2 <= axes == key.dim() <= 3:
@@ -166,7 +166,7 @@ def _can_compute(
 def _project_inputs(
     layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, ...]:
-    """Queries, keys and values as `[batch heads position d_key]`; same tokens share a product."""
+    """Queries, keys and values `[batch heads position d_key]`; identical inputs share a product."""
     weight: Tensor | None = layer.in_proj_weight
     bias: Tensor | None = layer.in_proj_bias
     if weight is not None and query is key and key is value:
@@ -207,11 +207,11 @@ def _compute_output(
     dropout = layer.dropout if layer.training else 0.0
     can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
     if not dropout and (can_pay or is_transformed()):
-        # Together with padding torch uses the mask itself and ignores the hint.
+        # With padding, torch uses the mask itself and ignores the hint.
         is_causal = is_causal and (padding is None or _is_triangle(pairs))
         rules = _masks_as_rules(padding, None if is_causal else pairs, is_causal, dtype)
         return _join_heads(layer, attend(queries, keys, values, rules=rules), axes)
-    # On short input torch's own function is fastest, and it draws torch's random numbers.
+    # Torch's own function is fastest on short input, and its dropout draws torch's random numbers.
     is_causal = is_causal and padding is None
     bias = _joint_bias(padding, None if is_causal else pairs, dtype)
     mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
@@ -221,7 +221,7 @@ def _compute_output(
 def _compute_with_weights(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask
 ) -> tuple[Tensor, Float[Tensor, "batch heads query key"]]:
-    """The output, and every weight after dropout; rows that see no key are zeros."""
+    """The output and all weights after dropout; zeros in rows that see no key."""
     queries, keys, values = _project_inputs(layer, *inputs)
     bias = _joint_bias(padding, pairs, inputs[0].dtype)
     assert bias is not None, "without a mask `forward` calls torch's layer"
@@ -247,19 +247,19 @@ def _joint_bias(
 
 
 def _masks_as_rules(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
-    """Rules with lengths for padding that is only at the end, if it can be read at once."""
+    """Rules that express padding as lengths if it is known now and only at the end."""
     lengths = None
     if padding is not None and _only_blocks(padding):
         blocked = _is_blocked(padding[:, 0, 0])
         if not (blocked[:, :-1] > blocked[:, 1:]).any():
             lengths, padding = (~blocked).sum(1) if blocked.any() else None, None
     mask = _joint_bias(padding, pairs, dtype)
-    offset = 0 if is_causal else None  # top-left, as torch reads its hint
+    offset = 0 if is_causal else None  # top-left, as torch interprets its hint
     return Rules(is_causal=is_causal, offset=offset, lengths=lengths, mask=mask)
 
 
 def _is_triangle(pairs: Mask) -> bool:
-    """Whether the mask can be read at once and blocks just the keys after each query's own."""
+    """Whether the mask is known now and blocks exactly the keys after each query's own position."""
     if pairs is None or pairs.shape[:2] != (1, 1) or not _only_blocks(pairs):
         return False
     blocked = _is_blocked(pairs)
@@ -267,14 +267,14 @@ def _is_triangle(pairs: Mask) -> bool:
 
 
 def _only_blocks(mask: Tensor) -> bool:
-    """Whether the mask can be read at once and adds nothing to scores that it does not block."""
+    """Whether the mask is known now and does not change the scores that it does not block."""
     if not _can_read_at_once(mask) or mask.requires_grad:
         return False
     return not (mask.is_floating_point() and mask.masked_fill(_is_blocked(mask), 0).any())
 
 
 def _may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
-    """Whether a query may see no key; True if that takes more than reading one mask."""
+    """Whether some query may see no key; True if one known mask is not enough to tell."""
     mask = attn_mask if key_padding_mask is None else key_padding_mask
     if mask is None:
         return False

@@ -15,16 +15,16 @@ class Role:
     name: str
     letter: str
     terminal_colour: str
-    """One of the terminal's sixteen colours, as rich names them."""
+    """One of the terminal's sixteen colours, by the name that rich uses."""
     page_colour: str
     """Background on HTML pages, dark enough for a white letter."""
     meaning: str
-    """Meaning of the role for a head, and what it leaves unknown."""
+    """Behaviour of a head that has the role, and what remains unknown about it."""
     score: str
     """Meaning of the role's score, as a noun phrase."""
 
 
-_RELATION_HALF = "in the half of the sentences where it leads its baseline by less"
+_RELATION_HALF = "in the half of the sentences where its lead over its baseline is smaller"
 
 ROLES: Mapping[str, Role] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             Role(
                 *("delimiter", "D", "yellow", "#85590a"),
-                "Looks at special tokens and punctuation. Unknown: whether it is at rest there.",
+                "Looks at special tokens and punctuation. Unknown: whether it is idle then.",
                 "the mean weight on special tokens or on punctuation",
             ),
             Role(
@@ -52,13 +52,14 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             Role(
                 *("semantic", "M", "cyan", "#0b7285"),
-                "Joins words of related meaning in the probe's sentences. Unknown: whether it "
+                "Links words of related meaning in the probe sentences. Unknown: whether it "
                 "does so in other text.",
                 f"how often it picks the related word among candidates, {_RELATION_HALF}",
             ),
             Role(
                 *("coreference", "C", "magenta", "#8e3aa8"),
-                "Looks back to a mention of the same thing. Unknown: whether this resolves it.",
+                "Looks back at a mention of the same thing. Unknown: whether it resolves "
+                "references.",
                 f"how often it picks the right mention among candidates, {_RELATION_HALF}",
             ),
             Role(
@@ -68,12 +69,12 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             Role(
                 *("duplicate", "U", "bright_magenta", "#b02a74"),
-                "Looks at earlier copies of the token itself. Unknown: what that is good for.",
+                "Looks at earlier copies of the token itself. Unknown: how the model uses this.",
                 "the mean weight on earlier copies of the token",
             ),
             Role(
                 *("broad", "B", "bright_black", "#5c6470"),
-                "Looks at nearly all tokens alike, on average: single rows may be sharp.",
+                "Looks about equally at nearly all tokens, on average: single rows may be sharp.",
                 "its entropy as a share of the largest possible",
             ),
         )
@@ -83,4 +84,4 @@ ROLES: Mapping[str, Role] = MappingProxyType(
 UNKNOWN_ROLE = Role(
     *("other", "?", "bold", "#3b4048"), "A role that headwise does not know.", "not known"
 )
-"""Stands for role names that are not in ROLES, such as those a user adds to a table."""
+"""Used for role names that are not in ROLES, such as those a user adds to a table."""

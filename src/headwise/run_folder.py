@@ -1,8 +1,8 @@
-"""A folder that resumes one run and rejects any other.
+"""The folder of one run: the same run can resume in it, and any other is rejected.
 
 In: a folder, the kind of run, and its settings as JSON values. Out: whether the folder already
-holds this run. `settings.json` in the folder says which run its files belong to. What else a run
-writes there, and how it resumes from it, is left to scans and sweeps.
+holds this run. `settings.json` in the folder says which run its files belong to. Scans and
+sweeps decide what else to write there and how to resume from it.
 """
 
 import json
@@ -15,7 +15,7 @@ from headwise.errors import OutputError
 from headwise.files import make_folder, read_text, write_aside
 
 Settings = Mapping[str, Any]
-"""Values as JSON keeps them: lists, not tuples."""
+"""Settings as JSON values: with lists, not tuples."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,9 +48,9 @@ class RunFolder:
         """Whether the folder holds this run, so that it can resume; writes nothing.
 
         Raises OutputError if the folder holds another run, or outputs of an unknown one, unless
-        `force`; without a `settings.json`, `must_be_new` also rejects a folder with any other
-        files. `extends(settings, existing)` says whether a run with other settings may go on from
-        what is there. Files of another kind of run are never replaced.
+        `force`. If there is no `settings.json`, `must_be_new` also rejects a folder with any other
+        files. `extends(settings, existing)` decides whether a run with other settings may continue
+        from the existing files. Files of another kind of run are never replaced.
         """
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
@@ -70,7 +70,7 @@ class RunFolder:
             if force and any(any(self.folder.glob(pattern)) for pattern in self.outputs):
                 return False
             raise OutputError(
-                f"{self.settings_file} is not the settings of a {self.kind}: choose another folder"
+                f"{self.settings_file} has no settings of a {self.kind}: choose another folder"
             )
         changes = setting_changes(existing, self.settings)
         if not changes or (extends is not None and extends(self.settings, existing)):
@@ -103,7 +103,7 @@ class RunFolder:
         kind = settings.pop("run", None) if isinstance(settings, dict) else None
         if kind is not None and kind != self.kind:
             raise OutputError(
-                f"{self.settings_file} is not the settings of a {self.kind} but of a {kind}: "
+                f"{self.settings_file} has the settings of a {kind}, not of a {self.kind}: "
                 "choose another folder"
             )
         return None if kind is None else settings
@@ -119,11 +119,11 @@ DIGESTS = {
     "tokenizer": "another tokenizer",
     "model.sha256": "other weights",
 }
-"""Settings whose values mean nothing to a reader, and what it means if they differ."""
+"""Settings whose values are digests, with the words that report a difference."""
 
 
 def setting_changes(before: Settings, now: Settings, prefix: str = "") -> list[str]:
-    """Where two settings differ, in words.
+    """Differences between the settings of two runs, in words.
 
     >>> setting_changes({"seed": 1, "texts": "4a1f"}, {"seed": 2, "texts": "00c7"})
     ['seed was 1, now 2', 'other text']

@@ -1,7 +1,7 @@
-"""Data frames of heads <-> Parquet, CSV and JSON files.
+"""Head tables: check and sort data frames, and read and write Parquet, CSV and JSON files.
 
-In: a data frame, and a dict that says how it was made. Out: its rows and columns checked and
-sorted, and files that are read back without loss. HeadTable wraps the result.
+In: a data frame, and a dict that says how it was made. Out: the checked and sorted data frame,
+and files that can be read back without loss. HeadTable wraps the result.
 """
 
 import json
@@ -18,11 +18,11 @@ from headwise.errors import OptionError
 
 PLACE = ("stack", "layer", "head")
 DTYPES: dict[str, Any] = dict(int="int64", float="float64", bool="bool", text="str", roles="object")
-"""The dtype of each of the five kinds of column."""
+"""The dtype for each of the five column kinds."""
 
 
 def tidy_table(df: pd.DataFrame) -> pd.DataFrame:
-    """The rows sorted, every column in the dtype of its kind, stack, layer, head, roles first."""
+    """A sorted copy with stack, layer, head and roles first, every column in its kind's dtype."""
     names = [str(name) for name in df.columns]
     missing = [name for name in PLACE if name not in names]
     if missing:
@@ -52,7 +52,7 @@ def _tidy_column(name: str, column: pd.Series) -> pd.Series:
     kind = column_kind(name, column)
     needed = {"stack": "text", "layer": "int", "head": "int"}.get(name, kind)
     if kind != needed or (kind in ("int", "bool") and column.isna().any()):
-        raise OptionError(f"column {name!r} is {column.dtype}: it must be {needed} without gaps")
+        raise OptionError(f"column {name!r} is {column.dtype}: it must be {needed}, none missing")
     if kind == "text":
         column = column.astype("object").where(column.notna(), "")
     tidy: pd.Series = column.astype(DTYPES[kind])
@@ -79,19 +79,19 @@ _Contents = tuple[pd.DataFrame, dict[str, Any]]  # the rows, and `about`
 
 
 def describe_table(df: pd.DataFrame, about: dict[str, Any]) -> dict[str, Any]:
-    """`about` and the kind of every column, for formats that store only cells."""
+    """`about` and the kind of every column, for formats that store only cell values."""
     return {"about": about, "columns": {name: column_kind(name, df[name]) for name in df.columns}}
 
 
 def _json_cell(cell: Any) -> Any:
-    """The cell, with null for NaN and text for an infinity."""
+    """The cell as a JSON value: None for NaN, a string for an infinity."""
     if isinstance(cell, float) and not math.isfinite(cell):
         return None if math.isnan(cell) else str(cell)
     return cell
 
 
 def to_json(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
-    """Every row as an object, after `about` and the kinds of the columns."""
+    """JSON with `about`, the column kinds, and one object per row."""
     rows = df.to_dict("records")
     heads = [{name: _json_cell(cell) for name, cell in row.items()} for row in rows]
     return json.dumps({**describe_table(df, about), "heads": heads}, indent=1).encode()
@@ -110,7 +110,7 @@ def _to_csv(df: pd.DataFrame, _: dict[str, Any]) -> bytes:
 
 
 def _from_csv(path: Path) -> _Contents:
-    """Without the `.about.json` of the file, kinds are guessed and `about` is empty."""
+    """Rows and `about`; if there is no `.about.json`, guess the kinds and leave `about` empty."""
     from pyarrow import csv
 
     about_file = path.with_suffix(".about.json")
@@ -128,7 +128,7 @@ def _from_csv(path: Path) -> _Contents:
 
 
 def _to_parquet(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
-    """Typed columns, with `about` as metadata of the schema."""
+    """A Parquet file with typed columns, and `about` in the schema's metadata."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -305,7 +305,7 @@ def test_a_bias_may_be_given_by_one_name() -> None:
     ("name", "shapes", "message"),
     [
         ("full", [(2, 7, 19)], r"x.*\[2, 7, 19\].*d_model 20"),
-        ("cross", [(2, 7, 20)], "context.* 13 "),
+        ("cross", [(2, 7, 20)], "context.* 13$"),
         ("cross", [(2, 7, 20), (2, 11, 20)], r"context.*\[2, 11, 20\].*d_context 13"),
         ("rotary", [(2, 7, 20), (2, 5, 20)], "7 queries.*5 keys"),
     ],

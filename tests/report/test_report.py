@@ -150,7 +150,9 @@ def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> No
 def test_scores_of_relations_name_their_half_of_the_sentences(page: str) -> None:
     roles = section_of(page, "roles")
     assert "did not choose" not in page
-    assert roles.count("in the half of the sentences where it leads its baseline by less") == 3
+    assert (
+        roles.count("in the half of the sentences where its lead over its baseline is smaller") == 3
+    )
 
 
 def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:

@@ -1,10 +1,10 @@
 """Attention as a function of queries, keys and values, for the layer, the drop-in and the watcher.
 
-In: tensors `[batch heads position size]`, heads grouped or not, and `Rules`. Out: mixed values, on
-request also the log-sum-exp of each row or every intermediate. It has no parameters and no modules.
+In: tensors `[batch heads position size]`, heads grouped or not, and `Rules`. Out: mixed values
+and, on request, the log-sum-exp of each row or every intermediate. Nothing here has parameters.
 
-The values may be any features of the keys: `attend(queries, keys, features)` is the mean of the
-features under the weights, in memory linear in the length.
+The values may be any features of the keys: `attend(queries, keys, features)` returns the
+weighted mean of the features for each query, with memory linear in the length.
 """
 
 from dataclasses import replace
@@ -40,10 +40,10 @@ def attend(
     rules: Rules | None = None,
     path: str | None = None,
 ) -> Float[Tensor, "batch heads query d_value"]:
-    """The weighted mean of the values for each query; zeros where it may attend to no key.
+    """The weighted mean of the values for each query; zeros if it may attend to no key.
 
-    `mask` and `is_causal` are shorthands for the same fields of `rules`, which has all the others.
-    `path` requests a path by name; a PathError says why if that path cannot compute the call.
+    `mask` and `is_causal` are shorthands for the same fields of `rules`, which has further options.
+    `path` requests a path by name; if that path cannot compute the call, a PathError says why.
 
     >>> values = torch.eye(3).expand(1, 1, 3, 3)
     >>> attend(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), values, is_causal=True)[0, 0]
@@ -64,9 +64,9 @@ def attend_with_lse(
     rules: Rules | None = None,
     path: str | None = None,
 ) -> tuple[Float[Tensor, "batch heads query d_value"], Float[Tensor, "batch heads query"]]:
-    """`attend`, and the log of each row's softmax denominator: -inf where a query sees no key.
+    """`attend`'s output and the log of each row's softmax denominator, -inf if it sees no key.
 
-    With no bias a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
+    Without a bias, a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
     """
     rules = _merge_rules(rules, mask, is_causal)
     output, lse = mix(queries, keys, values, rules, path=path, with_lse=True)
@@ -81,7 +81,7 @@ def attend_in_steps(
     *,
     rules: Rules = EVERY_KEY,
 ) -> AttentionSteps:
-    """Every intermediate, the weights of all heads among them; memory grows with query x key."""
+    """Every intermediate, including the weights of all heads; memory grows with query x key."""
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
     parts = [plain_steps(part, bias_tile(part)) for part in prepared.computations]
     steps = parts[0]
@@ -116,7 +116,7 @@ def explain_path(
 
 
 def typical_paths() -> dict[str, PathChoice]:
-    """The path of each usual kind of call here: 8 heads of 64 channels, 2,048 keys."""
+    """The path that each common kind of call takes here, with 8 heads of size 64 and 2,048 keys."""
     zero = torch.zeros(())
     queries, few = zero.expand(4, 8, 2048, 64), zero.expand(4, 2, 2048, 64)
     causal, lengths = Rules(is_causal=True), torch.tensor([256, 512, 1024, 2048])
@@ -161,7 +161,7 @@ def mix(
     path: str | None = None,
     with_lse: bool = False,
 ) -> Mixed:
-    """Mixed values by the fastest path, or by the requested one; lse on request, or with sinks."""
+    """Mixed values by the fastest path or the requested one; lse if requested or with sinks."""
     if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
         output = _plain_attention(queries, keys, values, is_causal=rules is CAUSAL)
         if output is not None:
@@ -180,9 +180,9 @@ def mix(
 def _plain_attention(
     queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool
 ) -> Tensor | None:
-    """torch's own fused attention if nothing but that is needed, else None.
+    """Result of torch's own fused attention if the call needs nothing else; otherwise None.
 
-    A short input takes a few microseconds; preparing it would take as long again.
+    A short input takes a few microseconds; preparing it would double that.
     """
     if not (
         isinstance(queries, Tensor)

@@ -1,7 +1,7 @@
-"""Bias: the sum of masks, the band, ALiBi's slopes and biases by distance, for any scores.
+"""Bias on attention scores: the sum of masks, the band, ALiBi's slopes and distance biases.
 
-In: a `Computation`, and which queries and keys. Out: the sum of everything that is added to their
-scores, -inf where a query may not see a key; None if nothing is added.
+In: a `Computation` and a choice of queries and keys. Out: the sum of everything that is added to
+their scores, with -inf where a query may not see a key; None if nothing is added.
 """
 
 import math
@@ -19,9 +19,9 @@ def bias_tile(
     low: int = 0,
     high: int | None = None,
 ) -> Float[Tensor, "#batch #heads query key"] | None:
-    """Bias of the queries `rows` and the keys `low..high`, half-open; float32 at least.
+    """Bias for the queries `rows` and the keys `low..high` (half-open), in float32 or wider.
 
-    By default of every query and every key.
+    By default, for every query and every key.
     """
     mask, device = computation.mask, computation.queries.device
     high = computation.num_keys if high is None else high
@@ -31,14 +31,14 @@ def bias_tile(
     rows = torch.arange(computation.num_queries, device=device) if rows is None else rows
     columns = torch.arange(low, high, device=device)
     bias = _add_up(computation, mask, rows[:, None], columns)
-    # Not len(): it would fix the length while the layer is exported.
+    # Not len(), which would fix the length when the layer is exported.
     return None if bias is None else bias.expand(-1, -1, rows.shape[0], columns.shape[0])
 
 
 def bias_of_pairs(
     computation: Computation, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
 ) -> Float[Tensor, "#batch #heads pairs"] | None:
-    """Bias of single pairs of a query and a key, in memory linear in their number."""
+    """Bias for single query-key pairs, with memory linear in their number."""
     mask = computation.mask
     if mask is not None:
         rows = query if mask.shape[2] > 1 else torch.zeros_like(query)
@@ -50,7 +50,7 @@ def bias_of_pairs(
 def _add_up(
     computation: Computation, mask: Tensor | None, query: Tensor, key: Tensor
 ) -> Tensor | None:
-    """Sum of a part of the mask, the biases by distance, and -inf for pairs outside the band."""
+    """Sum of this part of the mask, the distance biases, and -inf for pairs outside the band."""
     rules, band = computation.rules, computation.band
     if band.is_full and not computation.has_bias:
         return None

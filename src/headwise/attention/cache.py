@@ -1,11 +1,11 @@
-"""Caches: keys and values of positions already seen, so that each is projected once.
+"""Caches: keys and values of positions already seen, so that each is projected only once.
 
-In: the keys and values of new positions. Out: those of every position that is still cached, the new
-ones last, so that the last query is at the last key. A cache serves one layer and computes no
+In: the keys and values of new positions. Out: those of all cached positions, with the new ones
+last, so that the last query is at the last key. A cache serves one layer and computes no
 attention.
 
 While gradients are recorded, new and old keys are joined into fresh tensors, because the backward
-pass may need the old ones as they were; otherwise new keys are written in place.
+pass may need the old ones unchanged; otherwise new keys are written in place.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -20,14 +20,14 @@ from headwise.errors import CacheError
 
 
 class KeyValueCache:
-    """Base class of the caches: two tensors with room to grow and a count of their positions."""
+    """Base class of the caches: two tensors with spare capacity, and the length in use."""
 
     window: int | None = None
-    """How many of the last positions are cached; None = all."""
+    """Number of most recent positions to cache; None = all."""
 
     def __init__(self) -> None:
-        """Start empty; the first `append` decides batch, heads, sizes, dtype and device."""
-        self.seen = self.length = 0  # appended so far, and cached now
+        """Start empty; the first `append` sets batch, heads, sizes, dtype and device."""
+        self.seen = self.length = 0  # positions appended so far, and cached now
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
         self.owner: int | None = None
@@ -35,14 +35,14 @@ class KeyValueCache:
         """Whether a backward pass may still need the cached tensors unchanged."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without the owner: a copy may serve a copy of the layer."""
+        """State without the owner, so that a copy can serve a copy of the layer."""
         return self.__dict__ | {"owner": None}
 
     def belong_to(self, layer: object) -> None:
-        """Serve this layer from now on; raise CacheError if it has positions of another layer."""
+        """Bind the cache to `layer`; raise CacheError if it has positions from another layer."""
         if self.length and self.owner not in (None, id(layer)):
             raise CacheError(
-                f"this cache has {self.length} positions of another layer: "
+                f"this cache has {self.length} positions from another layer: "
                 "give every layer its own cache"
             )
         self.owner = id(layer)
@@ -61,7 +61,7 @@ class KeyValueCache:
     ) -> tuple[
         Float[Tensor, "batch kv_heads key d_key"], Float[Tensor, "batch kv_heads key d_value"]
     ]:
-        """Add new keys and values; return those of every cached position, the new ones last."""
+        """Add new keys and values; return those of all cached positions, new ones last."""
         self._check(keys, values)
         total = self.length + keys.shape[2]
         self.keys, self.values = self._join(self.keys, keys), self._join(self.values, values)
@@ -83,11 +83,11 @@ class KeyValueCache:
         return old
 
     def _room_for(self, needed: int) -> int:
-        """Positions to allocate when `needed` must fit."""
+        """Number of positions to allocate so that `needed` fit."""
         raise NotImplementedError
 
     def crop(self, length: int) -> None:
-        """Forget every position from `length` on, as after a rejected guess."""
+        """Drop every position from `length` on, for example after rejecting speculative tokens."""
         length = whole_number("length", length)
         if not self.seen - self.length <= length <= self.seen:
             raise CacheError(
@@ -98,7 +98,7 @@ class KeyValueCache:
         self.seen = length
 
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
-        """Put sequence `rows[i]` in the place of sequence `i`, as beam search does."""
+        """Replace sequence `i` with sequence `rows[i]`, as beam search does."""
         if self.keys is not None and self.values is not None:
             batch = len(self.keys)
             if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < batch:
@@ -110,10 +110,7 @@ class KeyValueCache:
                 self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reset(self) -> None:
-        """Forget all positions; keep the memory for input of the same sizes.
-
-        Memory that gradients depend on is freed.
-        """
+        """Drop all positions; keep the memory for reuse, unless a backward pass may need it."""
         self.seen = self.length = 0
         if self.is_recorded:
             self.keys = self.values = None
@@ -131,20 +128,20 @@ class KeyValueCache:
             batch, heads, _, width = old.shape
             raise CacheError(
                 f"this cache has {name} {[batch, heads, self.length, width]} {old.dtype} on "
-                f"{old.device}: it cannot take {list(new.shape)} {new.dtype} on {new.device}; "
-                "reset it, or use another"
+                f"{old.device}: it cannot append {list(new.shape)} {new.dtype} on {new.device}; "
+                "reset it, or use another cache"
             )
 
 
 def _outside_inference() -> AbstractContextManager[object]:
-    """A context whose tensors stay writable outside `torch.inference_mode`."""
+    """A context whose new tensors stay writable after `torch.inference_mode` ends."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
-        return nullcontext()  # the mode cannot be changed inside a graph
+        return nullcontext()  # the mode cannot be changed inside a compiled graph
     return torch.inference_mode(False)
 
 
 class GrowingCache(KeyValueCache):
-    """Keeps every position; room doubles as it fills, so that a step costs the same on average."""
+    """Keeps every position; capacity doubles when full, so the mean cost per step is constant."""
 
     def _room_for(self, needed: int) -> int:
         return max(2 * needed, 64)
@@ -154,7 +151,7 @@ class FixedCache(KeyValueCache):
     """Keeps up to `capacity` positions in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
-        """Room for `capacity` positions, allocated at the first `append`."""
+        """Start empty; memory for `capacity` positions is allocated at the first `append`."""
         super().__init__()
         self.capacity = whole_number("capacity", capacity, least=1)
 
@@ -178,19 +175,19 @@ class RollingCache(KeyValueCache):
     window: int
 
     def __init__(self, window: int) -> None:
-        """Start empty; `window` counts the newest position too."""
+        """Start empty; `window` includes the newest position."""
         super().__init__()
         self.window = whole_number("window", window, least=1)
 
     def _room_for(self, needed: int) -> int:
-        return max(2 * self.window, needed)  # old positions are moved away once per window
+        return max(2 * self.window, needed)  # so that old positions are removed once per window
 
     def length_after(self, new: int) -> int:
-        """Number of keys that `append` will return: all that the new ones may see."""
+        """Number of keys that `append` will return: all that the new positions may see."""
         return min(self.length, self.window - 1) + new
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the last positions before the new ones, and the new ones."""
+        """Add new keys and values; return them after up to `window - 1` earlier ones."""
         self._check(keys, values)
         new = keys.shape[2]
         num_old = self.length_after(0)
@@ -205,11 +202,11 @@ class RollingCache(KeyValueCache):
         return all_keys[:, :, first:], all_values[:, :, first:]
 
     def crop(self, length: int) -> None:
-        """Forget every position from `length` on; raises if too few are left to fill the window."""
+        """Drop every position from `length` on; raises CacheError if too few remain."""
         forgotten = self.seen - self.length
         if forgotten and length - forgotten < self.window - 1:
             raise CacheError(
                 f"cannot crop to {length}: a window of {self.window} needs positions that were "
-                "removed"
+                "already removed"
             )
         super().crop(length)

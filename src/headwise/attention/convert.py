@@ -1,7 +1,7 @@
-"""Conversion from and to the textbook's class and `torch.nn.MultiheadAttention`.
+"""Conversion from a textbook class, and from and to `torch.nn.MultiheadAttention`.
 
 In: a module of one kind. Out: a new module of the other with the same weights and the same output.
-Raises OptionError with the options that the other kind does not have.
+Raises an OptionError that lists the options that the other kind does not have.
 """
 
 import torch
@@ -12,10 +12,10 @@ from headwise.errors import OptionError
 
 
 def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHeadAttention:
-    """A layer with the weights of a class that has four linear layers named Wq, Wk, Wv and Wo.
+    """A layer with the weights of a module that has four linear layers named Wq, Wk, Wv and Wo.
 
-    Capitals and underscores in the names do not matter (`W_q`, `wq`); `num_heads` is the module's
-    own unless given. The module's dropout becomes the dropout on the weights.
+    Case and underscores in the names are ignored (`W_q`, `wq`). `num_heads` defaults to the
+    module's own. The module's dropout becomes the layer's dropout on attention weights.
     """
     kind, projections = type(module).__name__, _find_projections(module)
     Wq, Wk, Wv, _ = projections.values()
@@ -71,7 +71,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
 
 
 def _find_projections(module: nn.Module) -> dict[str, nn.Linear]:
-    """Wq, Wk, Wv and Wo; raises OptionError unless they are all that the module has to learn."""
+    """Wq, Wk, Wv and Wo; raises OptionError if one is missing or there are other parameters."""
     linears = {
         name.replace("_", "").lower(): child
         for name, child in module.named_children()
@@ -89,19 +89,19 @@ def _find_projections(module: nn.Module) -> dict[str, nn.Linear]:
     if others:
         raise OptionError(
             f"{type(module).__name__} has {', '.join(others)} besides its four projections: "
-            "MultiHeadAttention has no place for that"
+            "MultiHeadAttention has only these four"
         )
     return projections
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
-    """A layer with the weights of a `torch.nn.MultiheadAttention`; its input is batch first."""
+    """A layer with the weights of a `torch.nn.MultiheadAttention`; its input is batch-first."""
     if module.bias_k is not None or module.add_zero_attn:
         raise OptionError("add_bias_kv and add_zero_attn have no counterpart in MultiHeadAttention")
     if module.kdim != module.vdim:
         raise OptionError(
             f"kdim {module.kdim} and vdim {module.vdim} differ: "
-            "MultiHeadAttention takes one context"
+            "MultiHeadAttention has a single context"
         )
     layer = MultiHeadAttention(
         module.embed_dim,
@@ -123,7 +123,7 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def _in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
-    """The query, key and value weights, packed in one parameter or apart."""
+    """The query, key and value weights, whether packed in one parameter or separate."""
     if module._qkv_same_embed_dim:
         return module.in_proj_weight.chunk(3)
     return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight

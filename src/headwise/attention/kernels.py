@@ -1,9 +1,9 @@
-"""Kernels: the two ways a piece of attention is computed, fused or in plain steps.
+"""Kernels: the two ways to compute attention, in one fused call or step by step.
 
 In: a `Computation` and the bias on its scores. Out: the mixed values and, on request, the
 log-sum-exp of every row. `paths.py` decides which pieces to compute.
 
-Either way a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
+In both, a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
 """
 
 import math
@@ -25,22 +25,22 @@ FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class AttentionSteps(NamedTuple):
-    """Every intermediate of attention in plain steps, scores to mixed values."""
+    """Every intermediate result of attention, from scores to mixed values."""
 
     scores: Float[Tensor, "batch heads query key"]
     """Scaled products of queries and keys."""
     capped: Float[Tensor, "batch heads query key"]
-    """The scores after the softcap; the scores themselves without one."""
+    """Scores after the softcap; equal to `scores` if there is none."""
     biased: Float[Tensor, "batch heads query key"]
-    """After masks and biases; -inf where a key may not be seen."""
+    """Scores after masks and biases; -inf where a query may not see a key."""
     weights: Float[Tensor, "batch heads query key"]
-    """After the softmax, before dropout."""
+    """Attention weights after the softmax, before dropout."""
     mixed: Float[Tensor, "batch heads query d_value"]
     lse: Float[Tensor, "batch heads query"]
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether the CPU's fused kernel runs, which returns the lse and adds a bias to a triangle."""
+    """Whether the CPU's fused kernel runs: it returns the lse and allows a bias on causal calls."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -51,16 +51,16 @@ def attend_fused(
     is_causal: bool = False,
     with_lse: bool = False,
 ) -> Mixed:
-    """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
+    """One fused call: memory linear in the length, top-left causal, KV heads not repeated."""
     (queries, keys, values), scale = computation.tensors, computation.scale
     d_key, d_value = keys.shape[-1], values.shape[-1]
-    if d_value < d_key:  # fused kernels take one head size only
+    if d_value < d_key:  # fused kernels support only one head size
         values = F.pad(values, (0, d_key - d_value))
     elif d_value > d_key:
         queries = F.pad(queries, (0, d_value - d_key))
         keys = F.pad(keys, (0, d_value - d_key))
     if has_flash(queries):
-        # The kernel needs neighbouring elements on the last axis.
+        # The kernel needs contiguous elements on the last axis.
         queries, keys, values = (
             tensor if tensor.stride(-1) == 1 else tensor.contiguous()
             for tensor in (queries, keys, values)
@@ -72,8 +72,8 @@ def attend_fused(
                 queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
             )
     else:
-        assert not with_lse, "paths.py takes plain steps for log-sum-exps on other devices"
-        assert bias is None or not is_causal, "torch's own function takes only one of the two"
+        assert not with_lse, "paths.py computes log-sum-exps on other devices unfused"
+        assert bias is None or not is_causal, "torch's own function accepts only one of the two"
         output = F.scaled_dot_product_attention(
             queries,
             keys,
@@ -92,11 +92,11 @@ def attend_fused(
 
 
 class _FusedWithLse(torch.autograd.Function):
-    """The CPU's fused attention with a log-sum-exp that carries gradients too.
+    """The CPU's fused attention with a log-sum-exp that can also be differentiated.
 
     A gradient `g` of the log-sum-exp adds `g * weights` to the gradient of the scores. The backward
-    kernel computes `weights * (grad_output . values - grad_output . output)`; one more column, 1 in
-    the values, 0 in the output and `g` in the output's gradient, adds exactly that.
+    kernel computes `weights * (grad_output . values - grad_output . output)`; an extra column (1
+    in the values, 0 in the output and `g` in the output's gradient) adds exactly that.
     """
 
     @staticmethod
@@ -167,7 +167,7 @@ def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps
 
 
 def plain_mixed(computation: Computation, bias: Tensor | None, *, with_lse: bool) -> Mixed:
-    """The result of `plain_steps` without its intermediates."""
+    """Output and lse of `plain_steps`, without keeping its other intermediates."""
     with _without_autocast(computation.queries):
         biased = _plain_scores(computation, bias)[-1]
         weights, lse = _row_softmax(biased, bias, with_lse=with_lse)
@@ -175,7 +175,7 @@ def plain_mixed(computation: Computation, bias: Tensor | None, *, with_lse: bool
 
 
 def _without_autocast(queries: Tensor) -> torch.autocast:
-    """A context that computes products in their own dtype: autocast would round each of them."""
+    """A context that turns off autocast, which would round every product."""
     device = queries.device.type
     return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
@@ -228,7 +228,7 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
 
 
 def available_kernels() -> dict[str, str]:
-    """Whether the fused kernel runs here in each dtype, and its largest error in eps."""
+    """For each dtype, whether the fused kernel runs here, and its largest error in eps."""
     generator = torch.Generator().manual_seed(0)
     queries, keys, values = (
         torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)

@@ -1,7 +1,7 @@
 """The layer: four projections around `attend.mix`.
 
-In: `[batch, position, d_model]`. Out: the same shape. Parameters carry the textbook's names, Wq,
-Wk, Wv, Wo, so that a textbook class and this layer load each other's `state_dict`.
+In: `[batch, position, d_model]`. Out: the same shape. Parameters have the textbook's names (Wq,
+Wk, Wv, Wo), so that a textbook class and this layer can load each other's `state_dict`.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,10 +35,10 @@ PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
 class Sinks(nn.Module):
-    """One learned logit per head. It takes a share of every softmax and carries no value."""
+    """One learned logit per head. It takes a share of every softmax but carries no value."""
 
     def __init__(self, values: Float[Tensor, " heads"]) -> None:
-        """Start at `values`; a sink of 0 counts like one more key of score 0."""
+        """Start at `values`; a sink of 0 acts like one more key with score 0."""
         super().__init__()
         self.values = nn.Parameter(values)
 
@@ -51,17 +51,17 @@ class Slopes(nn.Module):
     """ALiBi's slopes: fixed, so neither saved with the weights nor rounded to their dtype."""
 
     def __init__(self, num_heads: int) -> None:
-        """Slopes of all heads; a tensor-parallel plan sets `heads` to those of its rank."""
+        """Start with all heads; a tensor-parallel plan limits `heads` to those on its rank."""
         super().__init__()
         self.num_heads, self.heads = num_heads, slice(None)
 
     def forward(self, device: torch.device) -> Float[Tensor, " heads"]:
-        """Penalty per position of distance, in the widest dtype of the device."""
+        """Each head's penalty per position of distance, in the device's widest dtype."""
         return alibi_slopes(self.num_heads)[self.heads].to(widest_dtype(device)).to(device)
 
 
 class HeadSlice(NamedTuple):
-    """One head's matrices, so that `queries = x @ Wq + bq` and `output += mixed @ Wo`."""
+    """One head's matrices, used as in `queries = x @ Wq + bq` and `output += mixed @ Wo`."""
 
     kv_head: int
     """The KV head that serves this head; several heads share one in grouped attention."""
@@ -75,7 +75,7 @@ class HeadSlice(NamedTuple):
 
 
 class NoSuchSlice(ShapeError, IndexError):
-    """A head number outside the layer."""
+    """A head number that the layer does not have."""
 
 
 class HeadSlices(Sequence[HeadSlice]):
@@ -116,8 +116,8 @@ def _head_rows(projection: nn.Linear, head: int, width: int) -> tuple[Tensor, Te
 class MultiHeadAttention(nn.Module):
     """Multi-head attention: `output = concat(heads) Wo`.
 
-    Only `d_model` and `num_heads` are needed. Heads may share keys and values (`num_kv_heads`),
-    have other sizes (`d_key`, `d_value`), attend to another sequence (`d_context` wide), attend
+    Only `d_model` and `num_heads` are required. Heads may share keys and values (`num_kv_heads`),
+    have other sizes (`d_key`, `d_value`), attend to another sequence (of width `d_context`), attend
     only backwards (`is_causal`) or only nearby (`window`). `bias` is True, False, or the names of
     the projections that have one.
 
@@ -146,7 +146,7 @@ class MultiHeadAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Fresh weights, Xavier-uniform; biases at zero."""
+        """Initialize weights from Xavier's uniform distribution, and biases to zero."""
         super().__init__()
         self.d_model = whole_number("d_model", d_model, least=1)
         self.num_heads = num_heads = whole_number("num_heads", num_heads, least=1)
@@ -203,7 +203,7 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new projections; set biases and sinks to 0, norms to 1."""
+        """Draw new projection weights; set all biases and sinks to 0, and norm gains to 1."""
         for projection in (self.Wq, self.Wk, self.Wv, self.Wo):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
@@ -217,7 +217,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def heads(self) -> HeadSlices:
-        """Each head's own Wq, Wk, Wv and Wo, as views on the live parameters."""
+        """Each head's own Wq, Wk, Wv and Wo, as views of the live parameters."""
         return HeadSlices(self)
 
     def forward(
@@ -236,10 +236,10 @@ class MultiHeadAttention(nn.Module):
     ):
         """Output of the layer; with `need_weights` also the weights of every head.
 
-        `mask`: bool or 0/1 (True may attend) or floating (added), two to four axes. `lengths`: real
-        positions of each right-padded sequence (of the context, if there is one). `gates`: a factor
-        on each head's output, 0 silences it. The last query is at the last key, cached keys
-        included.
+        `mask`: bool or 0/1 (True: may attend), or floating (added to scores), with two to four
+        axes. `lengths`: number of real positions in each right-padded sequence (of the context, if
+        given). `gates`: factor on each head's output; 0 silences the head. The last query is at the
+        last key, counting cached keys.
         """
         self._check_call(x, context, lengths, cache)
         source = x if context is None else context
@@ -273,7 +273,7 @@ class MultiHeadAttention(nn.Module):
         Float[Tensor, "batch kv_heads key d_key"],
         Float[Tensor, "batch kv_heads key d_value"],
     ]:
-        """Queries, keys and values as attention gets them, after `seen` cached positions."""
+        """Queries, keys and values as passed to attention, after `seen` cached positions."""
         queries = self.Wq(x).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
         keys = self.Wk(source).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
         values = self.Wv(source).unflatten(-1, (-1, self.d_value)).transpose(1, 2)
@@ -295,7 +295,7 @@ class MultiHeadAttention(nn.Module):
     def make_rules(
         self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool, device: torch.device
     ) -> Rules:
-        """Rules of the layer's attention for an input with this mask and these lengths."""
+        """The layer's attention rules for an input with this mask and these lengths."""
         options = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
         if mask is None and lengths is None and not dropout and options == (None,) * len(options):
@@ -329,7 +329,7 @@ class MultiHeadAttention(nn.Module):
             )
         if context is None and self.d_context != self.d_model:
             raise ShapeError(
-                f"context is missing: this layer needs x and a context {self.d_context} wide"
+                f"context is missing: this layer needs a context of width {self.d_context}"
             )
         if context is not None:
             if context.dim() != 3 or context.shape[2] != self.d_context:
@@ -358,11 +358,12 @@ class MultiHeadAttention(nn.Module):
             if before is None or before >= cache.window:
                 reach = "all positions" if before is None else f"{before + 1} positions"
                 raise CacheError(
-                    f"this cache keeps a window of {cache.window}: the layer attends to {reach}"
+                    f"this cache has a window of {cache.window}, but the layer attends to {reach}: "
+                    "use a cache that keeps more"
                 )
 
     def extra_repr(self) -> str:
-        """The sizes and options that are not the default."""
+        """Sizes and options that differ from their defaults."""
         options = {
             "d_model": (self.d_model, None),
             "num_heads": (self.num_heads, None),
@@ -390,13 +391,13 @@ def _names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
     unknown = [name for name in names if name not in PROJECTIONS]
     if unknown:
         raise OptionError(
-            f"bias names {', '.join(unknown)}: the projections are {', '.join(PROJECTIONS)}"
+            f"bias has unknown names {', '.join(unknown)}: choose from {', '.join(PROJECTIONS)}"
         )
     return names
 
 
 def _check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
-    """The gates, one per head or one per sequence and head, ready to multiply."""
+    """The gates, one per head or one per sequence and head, shaped to multiply the output."""
     if not isinstance(gates, Tensor):
         raise OptionError(
             f"gates is a {type(gates).__name__}: give a tensor [heads] or [batch, heads]"

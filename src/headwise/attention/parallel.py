@@ -1,9 +1,9 @@
-"""Tensor parallelism: a plan that shards a layer's heads over ranks, for PyTorch's own engine.
+"""Tensor parallelism: a plan with which PyTorch shards a layer's heads over ranks.
 
 In: a layer and the number of ranks. Out: the styles that
 `torch.distributed.tensor.parallel.parallelize_module` applies. Each rank keeps whole heads with the
-KV heads that serve them; one all-reduce after Wo sums their outputs. Under the plan each rank takes
-`gates`, and returns weights, of its own heads only.
+KV heads that serve them; one all-reduce after Wo sums their outputs. Under the plan each rank
+accepts `gates` and returns weights only for its own heads.
 """
 
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class _ShardSinks(ParallelStyle):
     """Gives each rank the sinks of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        # torch's type of `output_fn` returns None, though its result is used
+        # torch types `output_fn` as returning None, but uses its result
         return distribute_module(module, device_mesh, _shard_rows, output_fn=_to_local)  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ class _ShardSlopes(ParallelStyle):
 
 
 def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, ParallelStyle]:
-    """Styles by submodule that shard the layer's heads, and KV heads, over `ranks`.
+    """Parallel styles, by submodule, that shard the layer's heads and KV heads over `ranks` ranks.
 
     >>> sorted(tensor_parallel_plan(MultiHeadAttention(64, 4), 2))
     ['Wk', 'Wo', 'Wq', 'Wv']
@@ -73,7 +73,7 @@ def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, Par
     if layer.relative_bias is not None:
         plan["relative_bias"] = ColwiseParallel()
     if layer.q_norm is not None:
-        # Each rank norms its own heads, all with the same gains: the heads are the "sequence".
+        # Each rank normalizes its own heads, all with the same gains: the heads are the "sequence".
         plan["q_norm"] = SequenceParallel(sequence_dim=1, use_local_output=True)
         plan["k_norm"] = SequenceParallel(sequence_dim=1, use_local_output=True)
     return plan

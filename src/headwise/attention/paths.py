@@ -1,7 +1,7 @@
 """Paths: the ways to compute attention, and the one place that chooses among them.
 
 In: a `Computation`. Out: its mixed values, log-sum-exps on request, and which path it took and why.
-The structure (causal, window, cached) decides, so that a dense mask is made only if it has to be.
+The structure (causal, window, cached) decides, so that a dense mask is only built if needed.
 `kernels.py` computes each piece; `prepare.py` checks sizes and joins sequences.
 """
 
@@ -29,20 +29,20 @@ from headwise.errors import PathError
 
 PATHS = {
     "fused": "one fused call: every key, or the causal triangle",
-    "folded": "grouped heads folded into the query axis of one fused call, each key read once",
+    "folded": "one fused call, grouped heads folded into the query axis so each key is read once",
     "past": "cached keys and the causal triangle in two fused calls, joined by their log-sum-exps",
     "masked": "one fused call with a dense mask or bias",
-    "blocks": "fused calls over blocks of queries, each with the keys its rows can see",
-    "steps": "plain steps, the whole weight matrix at once",
-    "step_blocks": "plain steps over blocks of queries, recomputed in the backward pass",
-    "ragged": "each sequence of a padded batch by itself, at its own length",
+    "blocks": "fused calls over blocks of queries, each with only the keys its queries can see",
+    "steps": "separate operations on the whole weight matrix at once",
+    "step_blocks": "separate operations on blocks of queries, recomputed in the backward pass",
+    "ragged": "each sequence in a padded batch separately, at its own length",
 }
 
 TILE_BYTES = 32 << 20
-"""Largest tile of scores: it fits a last-level cache and is small beside a model."""
+"""Largest tile of scores, in bytes: fits in a last-level cache and is small next to a model."""
 
 LONGEST_SHORT = 128
-"""Keys up to which half-precision training takes plain steps; benchmarks/layer.py measures it."""
+"""Largest number of keys for which half-precision training is unfused (benchmarks/layer.py)."""
 
 
 class PathChoice(NamedTuple):
@@ -53,7 +53,7 @@ class PathChoice(NamedTuple):
 
 
 def choose_path(computation: Computation, *, with_lse: bool, path: str | None = None) -> PathChoice:
-    """The fastest path that can carry out the computation, or `path`; PathError if it cannot."""
+    """The fastest path for the computation, or `path`; raises PathError if `path` cannot run it."""
     band, queries, num_keys = computation.band, computation.queries, computation.num_keys
     if 0 in queries.shape or num_keys == 0:
         return PathChoice("steps", "no query can see a key")
@@ -83,13 +83,13 @@ def choose_path(computation: Computation, *, with_lse: bool, path: str | None = 
         return PathChoice("fused", "causal from the first key")
     if band.is_causal and has_flash(queries):
         return PathChoice("past", f"causal after {band.offset} cached keys")
-    return PathChoice("blocks", "each block of queries sees only a part of the keys")
+    return PathChoice("blocks", "each block of queries sees only part of the keys")
 
 
 def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether this is half-precision training on an input short enough for plain steps.
+    """Whether this is half-precision training on an input short enough to run unfused.
 
-    On the CPU the fused backward pass in bfloat16 takes up to three times as long as float32's.
+    On the CPU the fused backward pass in bfloat16 takes up to three times as long as in float32.
     """
     return (
         queries.dtype in (torch.bfloat16, torch.float16)
@@ -102,11 +102,11 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def _why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
-    """Reason why the fused kernels cannot carry out the computation; None if they can."""
+    """Reason why the fused kernels cannot run the computation; None if they can."""
     if computation.rules.softcap is not None:
         return "softcap changes the scores before the softmax"
     if computation.rules.dropout > 0:
-        return "dropout acts on single weights"
+        return "dropout acts on individual weights"
     if is_transformed():
         return "a torch.func transform needs plain operations"
     if torch.is_grad_enabled():
@@ -119,14 +119,14 @@ def _why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
 
 
 def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | None:
-    """Reason why a requested path cannot carry out the computation; None if it can."""
+    """Reason why a requested path cannot run the computation; None if it can."""
     if path in ("steps", "step_blocks"):
         return None
     obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None or path == "blocks":
         return obstacle
     if path != "masked" and computation.has_bias:
-        return "it takes no mask or bias"
+        return "it supports no mask or bias"
     band = computation.band
     is_past = band.is_causal and band.offset > 0 and has_flash(computation.queries)
     is_masked = band.is_full or (band.is_triangle and not with_lse)
@@ -145,7 +145,7 @@ def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
-    """Heads that share keys become more queries of the same head."""
+    """Treat heads that share keys as additional queries of one head."""
     queries, num_heads = computation.queries, computation.queries.shape[1]
     folded = replace(computation, queries=fold_groups(queries, computation.keys.shape[1]))
     output, lse = attend_fused(folded, with_lse=with_lse)
@@ -155,7 +155,7 @@ def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_past(computation: Computation, with_lse: bool) -> Mixed:
-    """All cached keys without a mask, then the new ones causally, joined and rounded once."""
+    """Attend to cached keys without a mask and to new keys causally; join, then round once."""
     (queries, keys, values), offset = computation.tensors, computation.band.offset
     cached = computation.with_tensors(queries, keys[:, :, :offset], values[:, :, :offset])
     fresh = computation.with_tensors(queries, keys[:, :, offset:], values[:, :, offset:])
@@ -171,7 +171,7 @@ def _run_past(computation: Computation, with_lse: bool) -> Mixed:
 def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
     by_kernel = not computation.band.is_full and has_flash(computation.queries)
     biased = computation
-    if by_kernel:  # the kernel adds the triangle itself
+    if by_kernel:  # the kernel applies the triangle itself
         biased = replace(computation, band=replace(computation.band, before=None, after=None))
     bias = bias_tile(biased)
     return attend_fused(computation, bias=bias, is_causal=by_kernel, with_lse=with_lse)
@@ -200,7 +200,8 @@ def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
         return _run_steps(tile.with_tensors(*tensors), with_lse)
 
     def recompute(tile: Computation) -> Mixed:
-        # The backward pass computes the scores again; the tensors say where dropout is drawn.
+        # The backward pass recomputes the scores. `checkpoint` restores the random state for
+        # dropout on the devices of the tensors it is passed.
         result: Mixed = checkpoint(run, tile, *tile.tensors, use_reentrant=False)
         return result
 
@@ -211,7 +212,7 @@ def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
 def _over_tiles(
     computation: Computation, function: Callable[[Computation], Mixed], *, is_dense: bool
 ) -> Mixed:
-    """`function` on every tile of queries with their keys, joined along the query axis."""
+    """Results of `function` on each tile of queries and their keys, joined on the query axis."""
     tiles = _tiles(computation, tile_rows(computation, is_dense=is_dense))
     results = {index: function(tile) for index, tile in tiles}
     ordered = [results[index] for index in range(len(results))]
@@ -221,12 +222,12 @@ def _over_tiles(
 
 
 def _tiles(computation: Computation, size: int) -> Iterator[tuple[int, Computation]]:
-    """Tiles of `size` queries and the keys they can see, each with its number.
+    """Tiles of `size` queries and the keys they can see, each with its index.
 
-    A slice for each tile would make the backward pass fill a full-size gradient for each. So
+    Slicing for each tile would make the backward pass fill a full-size gradient per tile. So
     queries, and keys if they need gradients, are split once, and each tile joins the pieces it
-    needs. Tiles with most keys come first: the memory they free is large enough for all that
-    follow, while tiles that grow would each need fresh memory.
+    needs. Tiles with the most keys come first: the memory they free is large enough for all that
+    follow, while growing tiles would each need new memory.
     """
     (queries, keys, values), num_keys = computation.tensors, computation.num_keys
     has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
@@ -236,10 +237,10 @@ def _tiles(computation: Computation, size: int) -> Iterator[tuple[int, Computati
     spans = []
     for index, piece in enumerate(query_pieces):
         low, high = band.keys_of(index * size, index * size + piece.shape[2] - 1, num_keys)
-        if low == high:  # rows that see nothing: one key, which their tile blocks
+        if low == high:  # rows that see no key get one, which their tile blocks
             low, high = max(low - 1, 0), max(low, 1)
         spans.append((index, low // align * align, min(-(-high // align) * align, num_keys)))
-    if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
+    if not torch.compiler.is_compiling():  # symbolic sizes cannot be sorted
         spans.sort(key=lambda span: span[1] - span[2])
     for index, low, high in spans:
         tile_keys, tile_values = keys[:, :, low:high], values[:, :, low:high]
@@ -260,10 +261,10 @@ def _tiles(computation: Computation, size: int) -> Iterator[tuple[int, Computati
 
 
 def tile_rows(computation: Computation, *, is_dense: bool) -> int:
-    """Queries per tile: half a window, and no tile larger than `TILE_BYTES` if it `is_dense`.
+    """Number of queries per tile: half a window, or fewer to fit a dense tile in `TILE_BYTES`.
 
-    A dense tile has a number for every pair of all heads, a score or a bias; a fused kernel needs
-    none for a pure window.
+    A dense tile stores a score or a bias for every query-key pair in all heads; a fused kernel
+    needs neither for a pure window.
     """
     per_query = TILE_BYTES // score_bytes(computation.queries, 1, computation.num_keys)
     before, after = computation.band.before, computation.band.after
@@ -280,7 +281,7 @@ def tile_rows(computation: Computation, *, is_dense: bool) -> int:
 
 
 def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:
-    """Size of the scores of `num_queries` and `num_keys` in all heads and sequences."""
+    """Size in bytes of the scores of `num_queries` x `num_keys` in all heads and sequences."""
     batch, heads = queries.shape[:2]
     return batch * heads * num_queries * num_keys * max(4, queries.element_size())
 

@@ -1,7 +1,7 @@
 """Positions: rotary angles, ALiBi slopes, and learned relative biases.
 
 In: sizes and position numbers. Out: the angles to rotate queries and keys by, or the bias on scores
-by distance. `layer.py` applies them.
+for each distance. `layer.py` applies them.
 """
 
 import math
@@ -24,24 +24,24 @@ LAYOUTS, SCALINGS = get_args(RotaryLayout), get_args(ScalingKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryScaling:
-    """How rotary frequencies are stretched to reach past the length a model was trained on.
+    """How rotary frequencies are reduced so that a model works beyond its training length.
 
-    `linear` divides every frequency by `factor`; `ntk` raises the base so that only the slow ones
-    are stretched; `llama3` and `yarn` blend by wavelength against `original_length`
-    (https://arxiv.org/abs/2309.00071).
+    `linear` divides every frequency by `factor`; `ntk` raises the base, which reduces the slowest
+    ones most; `llama3` and `yarn` divide slow frequencies and keep fast ones, by their turns within
+    `original_length` (https://arxiv.org/abs/2309.00071).
     """
 
     kind: ScalingKind
     factor: float
     original_length: int = 8192
     low_frequency: float = 1.0
-    """llama3: turns within the original length below which a frequency is stretched fully."""
+    """llama3: frequencies with fewer turns in the original length are divided by `factor`."""
     high_frequency: float = 4.0
-    """llama3: turns above which it is left alone."""
+    """llama3: frequencies with more turns than this are unchanged."""
     beta_fast: float = 32.0
-    """yarn: turns within the original length above which a frequency is left alone."""
+    """yarn: frequencies with more turns than this in the original length are unchanged."""
     beta_slow: float = 1.0
-    """yarn: turns below which it is stretched fully."""
+    """yarn: frequencies with fewer turns than this are divided by `factor`."""
     attention_factor: float | None = None
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
@@ -54,12 +54,12 @@ class RotaryScaling:
         if not 0 < self.low_frequency < self.high_frequency:
             raise OptionError(
                 f"low_frequency is {self.low_frequency} and high_frequency {self.high_frequency}: "
-                "both must be positive, and low_frequency the smaller"
+                "both must be positive, and low_frequency must be the smaller one"
             )
         if not 0 < self.beta_slow <= self.beta_fast:
             raise OptionError(
                 f"beta_slow is {self.beta_slow} and beta_fast {self.beta_fast}: both must be "
-                "positive, and beta_slow not the larger"
+                "positive, and beta_slow must not be the larger one"
             )
 
 
@@ -69,7 +69,7 @@ class Rotary:
 
     base: float = 10_000.0
     d_rotary: int | None = None
-    """Channels of a head that are rotated, the first ones; None = all."""
+    """Number of channels rotated in each head, from the first on; None = all."""
     layout: RotaryLayout = "half"
     """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
     scaling: RotaryScaling | None = None
@@ -99,10 +99,10 @@ class RelativeBias:
 
     num_buckets: int = 32
     max_distance: int = 128
-    """Distances from here on share the last bucket."""
+    """Distances of at least this much share the last bucket."""
 
     def __post_init__(self) -> None:
-        """Reject bucket counts that leave no room for the exact distances."""
+        """Reject bucket counts that are odd, too small, or too large for `max_distance`."""
         count = self.num_buckets
         if count < 4 or count % 2 or self.max_distance <= count // 2:
             raise OptionError(
@@ -115,7 +115,7 @@ Position = Rotary | Alibi | RelativeBias
 
 
 def check_rotary(rotary: Rotary, d_key: int) -> int:
-    """Number of channels that are rotated in a head of `d_key`."""
+    """Number of channels to rotate in a head of size `d_key`."""
     d_rotary = d_key if rotary.d_rotary is None else rotary.d_rotary
     if d_rotary % 2 or not 0 < d_rotary <= d_key:
         raise OptionError(
@@ -126,7 +126,7 @@ def check_rotary(rotary: Rotary, d_key: int) -> int:
 
 
 def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " pairs"], float]:
-    """Radians per position of every channel pair, and the factor on the rotated channels."""
+    """Radians per position for each channel pair, and the factor on the rotated channels."""
     exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu") / d_rotary
     frequencies = rotary.base**-exponents
     scaling = rotary.scaling
@@ -138,12 +138,12 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
         case "ntk":
             if d_rotary == 2:
                 raise OptionError(
-                    "ntk scaling needs more than 2 rotary channels: it keeps the fastest pair"
+                    "ntk scaling needs more than 2 rotary channels: the fastest pair is not scaled"
                 )
             base = rotary.base * scaling.factor ** (d_rotary / (d_rotary - 2))
             return base**-exponents, 1.0
         case "llama3":
-            # Slow frequencies are stretched, fast ones kept, those between blended.
+            # Slow frequencies are divided, fast ones kept, and those in between blended.
             turns = scaling.original_length * frequencies / (2 * math.pi)
             reach = scaling.high_frequency - scaling.low_frequency
             fast_share = ((turns - scaling.low_frequency) / reach).clamp(0, 1)
@@ -176,7 +176,7 @@ def rotary_angles(
     positions: Int[Tensor, "*axes position"],
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
-    """Cosine and sine of every position and channel pair, on the positions' device."""
+    """Cosine and sine for each position and channel pair, on the device of `positions`."""
     frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
     device = positions.device
     if widest_dtype(device) != torch.float64:
@@ -187,7 +187,7 @@ def rotary_angles(
 
 
 def widest_dtype(device: torch.device) -> torch.dtype:
-    """The floating dtype with most digits that a device has: Apple's GPUs have no float64."""
+    """The most precise floating dtype of a device: Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -195,17 +195,17 @@ def widest_dtype(device: torch.device) -> torch.dtype:
 def angle_table(
     rotary: Rotary, d_key: int, room: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
-    """`rotary_angles` of the first `room` positions, cached for all layers."""
-    with torch.inference_mode(False):  # a table made in inference must also serve training
+    """`rotary_angles` for the first `room` positions, cached for all layers."""
+    with torch.inference_mode(False):  # a table made in inference must also work in training
         return rotary_angles(rotary, d_key, torch.arange(room, device=device), dtype)
 
 
 def angles_between(
     rotary: Rotary, d_key: int, first: int, last: int, like: Tensor
 ) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
-    """`rotary_angles` of the positions `first..last`, half-open, for a tensor like `like`."""
+    """`rotary_angles` for positions `first..last` (half-open), to rotate tensors such as `like`."""
     dtype = torch.promote_types(like.dtype, torch.float32)
-    is_real = type(like) is Tensor and not is_transformed()  # not a tracer's stand-in
+    is_real = type(like) is Tensor and not is_transformed()  # not a tracing placeholder
     if torch.compiler.is_compiling() or not is_real:
         positions = torch.arange(first, last, device=like.device)
         return rotary_angles(rotary, d_key, positions, dtype)
@@ -225,7 +225,7 @@ def rotate(
     _check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
-        raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels; x has {x.shape[-1]}")
+        raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels, but x has {x.shape[-1]}")
     if cos.dim() == 3:
         cos, sin = cos[:, None], sin[:, None]
     rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
@@ -240,7 +240,7 @@ def rotate(
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
-    """Each head's penalty per position: a geometric series, interleaved unless a power of 2.
+    """Each head's penalty per position: a geometric series, plus values in between if needed.
 
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
@@ -254,7 +254,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
 def relative_buckets(
     ahead: Int[Tensor, " distances"], bias: RelativeBias, *, is_causal: bool
 ) -> Int[Tensor, " distances"]:
-    """T5's bucket of each distance `key - query`: exact ones nearby, logarithmic further off."""
+    """T5's bucket for each distance `key - query`: exact if small, logarithmic beyond that."""
     num_buckets = bias.num_buckets if is_causal else bias.num_buckets // 2
     side = torch.zeros_like(ahead) if is_causal else (ahead > 0) * num_buckets
     distance = (-ahead).clamp(min=0) if is_causal else ahead.abs()

@@ -1,7 +1,7 @@
-"""Preparation: queries, keys, values and `Rules` in, checked `Computation`s out; results joined.
+"""Preparation: turn queries, keys, values and `Rules` into `Computation`s, and join the results.
 
-The sequences of a padded batch become one computation, or one for each if padding would cost more
-than separate calls. `paths.py` computes them, `bias.py` makes the bias on their scores.
+A padded batch becomes one computation, or one per sequence if padding would cost more than separate
+calls. `paths.py` runs the computations; `bias.py` builds the bias on their scores.
 """
 
 import math
@@ -17,12 +17,12 @@ from headwise.attention.rules import PER_HEAD, Band, Rules, as_4d_mask, mask_par
 from headwise.errors import MaskError, OptionError, PathError, ShapeError
 
 CALL_PAIRS = 30_000
-"""Query-key pairs, over all heads, whose computation costs about what one more fused call costs."""
+"""Number of query-key pairs, over all heads, that cost about as much as one more fused call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
-    """One attention computation, checked and ready; heads that share keys are not repeated."""
+    """One attention computation, checked and ready; keys that heads share are not repeated."""
 
     queries: Float[Tensor, "batch heads query d_key"]
     keys: Float[Tensor, "batch kv_heads key d_key"]
@@ -31,7 +31,7 @@ class Computation:
     scale: float
     mask: Tensor | None
     rules: Rules
-    """For slopes, distance_bias, softcap, sinks and dropout; the rest is resolved above."""
+    """Used for slopes, distance_bias, softcap, sinks and dropout; the rest is resolved above."""
 
     @classmethod
     def of(
@@ -43,7 +43,7 @@ class Computation:
         *,
         drops_hidden_keys: bool = False,
     ) -> "Computation":
-        """A computation of tensors that fit together; lengths become part of the mask.
+        """A computation on tensors of matching shapes; lengths become part of the mask.
 
         `drops_hidden_keys` leaves out the keys that the band hides from every query.
         """
@@ -57,7 +57,7 @@ class Computation:
                 )
         offset = rules.offset if batch else None
         offset = num_keys - num_queries if offset is None else offset
-        assert not isinstance(offset, Tensor), "`prepare_call` separates sequences with own offsets"
+        assert not isinstance(offset, Tensor), "`prepare_call` separates such sequences"
         band = Band(*rules.bounds, offset)
         if not band.is_full:
             band = band.simplify(num_queries, num_keys)
@@ -89,27 +89,27 @@ class Computation:
 
     @property
     def groups(self) -> int:
-        """Query heads served by each KV head."""
+        """Number of query heads per KV head."""
         return self.queries.shape[1] // self.keys.shape[1]
 
     @property
     def num_queries(self) -> int:
-        """Rows of the weight matrix."""
+        """Number of rows in the weight matrix."""
         return self.queries.shape[2]
 
     @property
     def num_keys(self) -> int:
-        """Columns of the weight matrix."""
+        """Number of columns in the weight matrix."""
         return self.keys.shape[2]
 
     @property
     def has_bias(self) -> bool:
-        """Whether anything but the band changes the scores."""
+        """Whether anything besides the band is added to the scores."""
         return self.mask is not None or self.rules.has_distances
 
 
 class Mixed(NamedTuple):
-    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
+    """Mixed values of all heads and, if requested, the log-sum-exp of each row."""
 
     output: Float[Tensor, "batch heads query d_value"]
     lse: Float[Tensor, "batch heads query"] | None
@@ -123,15 +123,15 @@ class Prepared:
     queries: Float[Tensor, "batch heads query d_key"]
     rules: Rules
     why_apart: str | None
-    """Reason why each sequence has its own computation; None if they share one."""
+    """Reason why each sequence has its own computation; None if all share one."""
 
     def join(self, results: Sequence[Mixed]) -> Mixed:
-        """The computations' results as one padded batch; sinks take their share of every row."""
+        """The results as one padded batch, after the sinks have taken their share of every row."""
         batch, heads, num_queries = self.queries.shape[:3]
         if self.why_apart is not None:
             outputs, lses = [], []
             for output, lse in results:
-                # Token-major, as the kernels write it, so that one copy puts the batch together.
+                # Token-major, as the kernels write it, so that one copy assembles the batch.
                 padding = (num_queries - output.shape[2], heads)
                 outputs += [output[0].transpose(0, 1), output.new_zeros(*padding, output.shape[3])]
                 if lse is not None:
@@ -161,9 +161,9 @@ def prepare_call(
     path: str | None = None,
     keeps_padding: bool = False,
 ) -> Prepared:
-    """Computations for one attention call, in one dtype and with everything checked.
+    """Checked computations for one attention call, all in the same dtype.
 
-    With `keeps_padding` every computation has all queries and keys, padding included.
+    With `keeps_padding`, every computation has all queries and keys, padding included.
     """
     queries, keys, values = check_qkv(queries, keys, values)
     has_own_offsets = isinstance(rules.offset, Tensor)
@@ -172,7 +172,7 @@ def prepare_call(
     if is_ragged and queries.shape[0]:
         if can_be_read(queries):
             lengths = rows, columns = _read_lengths(rules, queries, keys)
-            if min(columns) == keys.shape[2]:  # full lengths would only cost a dense mask
+            if min(columns) == keys.shape[2]:  # full lengths would only add a dense mask
                 rules = replace(rules, lengths=None)
             if min(rows) == queries.shape[2]:
                 rules = replace(rules, query_lengths=None)
@@ -186,7 +186,7 @@ def prepare_call(
         raise PathError("path 'ragged' cannot compute this: it needs lengths")
     shared = rules
     if rules.query_lengths is not None and not keeps_padding:
-        # Rows of padding are computed and then cleared: a mask of keys alone is smaller.
+        # Padding rows are computed and then zeroed: a mask over keys only is smaller.
         shared = replace(rules, query_lengths=None)
     pieces = [(queries, keys, values, shared)]
     if why_apart is not None and keeps_padding:
@@ -201,7 +201,7 @@ def prepare_call(
 
 
 def _read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> tuple[list[int], list[int]]:
-    """Real queries and keys of every sequence, read from the device once."""
+    """Numbers of real queries and keys in each sequence, read from the device only once."""
 
     def read(name: str, lengths: Tensor | None, padded: Tensor) -> list[int]:
         batch, size = padded.shape[0], padded.shape[2]
@@ -217,7 +217,7 @@ def _read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> tuple[list[int
 
     columns = read("lengths", rules.lengths, keys)
     if rules.query_lengths is rules.lengths and queries.shape[2] == keys.shape[2]:
-        return columns, columns  # each reading waits for the device
+        return columns, columns  # each read waits for the device
     return read("query_lengths", rules.query_lengths, queries), columns
 
 
@@ -238,7 +238,7 @@ def _separate(
     rules: Rules,
     lengths: tuple[list[int], list[int]],
 ) -> list[tuple[Tensor, Tensor, Tensor, Rules]]:
-    """Tensors and rules of each sequence, cut to its lengths."""
+    """Tensors and rules for each sequence, cropped to its lengths."""
     batch, offset = len(queries), rules.offset
     if isinstance(offset, Tensor):
         _check_shape(offset, "offset", batch)
@@ -265,7 +265,7 @@ def _separate(
 
 
 def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three tensors in autocast's dtype if it is on, values spread over batch and KV heads.
+    """The tensors, in autocast's dtype if it is on; values expanded to the keys' batch and heads.
 
     Raises ShapeError if they do not fit together.
     """
@@ -287,7 +287,7 @@ def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
         )
     batch, kv_heads, num_keys, d_key = keys.shape
     if queries.shape[0] != batch or queries.shape[3] != d_key or values.shape[2] != num_keys:
-        raise misfit("queries and keys must share batch and d_key, keys and values positions")
+        raise misfit("queries and keys must share batch and d_key, keys and values their positions")
     if d_key == 0:
         raise misfit("heads of size 0 have no scores")
     if kv_heads == 0 or queries.shape[1] % kv_heads:
@@ -299,13 +299,13 @@ def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
     if not queries.dtype == keys.dtype == values.dtype or not queries.is_floating_point():
         raise ShapeError(
             f"queries, keys and values are {queries.dtype}, {keys.dtype}, {values.dtype}: "
-            "attention takes one floating dtype"
+            "attention needs one floating dtype for all"
         )
     return queries, keys, values
 
 
 def is_transformed() -> bool:
-    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
+    """Whether a `torch.func` transform or forward-mode AD is on: fused kernels support neither."""
     if torch.compiler.is_compiling():
         return False
     in_transform = torch._C._functorch.peek_interpreter_stack() is not None
@@ -313,7 +313,7 @@ def is_transformed() -> bool:
 
 
 def can_be_read(tensor: Tensor) -> bool:
-    """Whether the tensor's numbers are known now, not only when a graph runs."""
+    """Whether the tensor's values are known now, not only when a graph runs."""
     return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
@@ -324,20 +324,20 @@ def is_autocast(tensor: Tensor) -> bool:
 
 
 def check_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
-    """The mask as bool or float with four axes, each 1 or the computation's own size."""
+    """The mask as bool or float with four axes, each of size 1 or the computation's size."""
     is_integer = not mask.is_floating_point() and mask.dtype != torch.bool
     if is_integer and can_be_read(mask) and bool((mask * mask != mask).any()):
         raise MaskError(
             f"the mask is {mask.dtype} with numbers from {int(mask.min())} to {int(mask.max())}: "
-            "an integer mask is 1 for may attend and 0 for may not; make a mask that is added to "
-            "the scores floating"
+            "an integer mask must contain only 1 (may attend) and 0 (may not); use a floating "
+            "dtype for a mask to add to the scores"
         )
     result = as_4d_mask(mask)
     sizes = (*queries.shape[:3], num_keys)
     if any(size not in (1, full) for size, full in zip(result.shape, sizes, strict=True)):
         hint = ""
         if mask.shape == (queries.shape[0], num_keys):
-            hint = "; pass a mask of keys per sequence as mask[:, None, :]"
+            hint = "; pass a key mask per sequence as mask[:, None, :]"
         raise MaskError(
             f"the mask is {list(mask.shape)}: it must fit [batch {sizes[0]}, heads {sizes[1]}, "
             f"query {sizes[2]}, key {sizes[3]}]{hint}"
@@ -362,6 +362,6 @@ def beside_sinks(
 ) -> tuple[Float[Tensor, "batch heads query 1"], Float[Tensor, "batch heads query"]]:
     """Share of each row's softmax that its sink leaves to the keys, and the lse with the sink."""
     logits = sinks[:, None].to(lse.dtype)
-    lowest = logits.clamp(min=torch.finfo(lse.dtype).min)  # -inf, a closed sink, has no difference
+    lowest = logits.clamp(min=torch.finfo(lse.dtype).min)  # -inf (closed sink) may give NaN
     joint = torch.where(logits == -math.inf, lse, torch.logaddexp(lse, lowest))
     return torch.sigmoid(lse - lowest)[..., None], joint

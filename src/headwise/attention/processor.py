@@ -1,8 +1,8 @@
-"""Whether this machine can really run the low-precision kernels that its processor claims.
+"""Test whether this machine can really run the low-precision kernels its processor advertises.
 
-Some virtual machines announce AMX, the processor's matrix unit, and kill the process that uses it.
+Some virtual machines advertise AMX, the processor's matrix unit, but kill a process that uses it.
 So the trial runs in another process. This module needs only the standard library and imports
-nothing of headwise, so that it can run before torch is loaded.
+nothing from headwise, so that it can run before torch is loaded.
 """
 
 import os
@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 SAFE_SETTING = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
-"""The environment variable, and its value, that keep oneDNN from using AMX."""
+"""Environment variable and value that keep oneDNN from using AMX."""
 
 REMEDY = f"set {'='.join(SAFE_SETTING)} in the environment before Python starts"
 
-# 64: oneDNN uses the matrix unit from 32 rows and columns on.
+# Size 64, because oneDNN uses the matrix unit only for 32 or more rows and columns.
 _TRIAL = """
 import torch
 square = torch.ones(64, 64, dtype=torch.bfloat16)
@@ -25,7 +25,7 @@ torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 
 
 def low_precision_is_safe() -> bool:
-    """Whether a bfloat16 matrix product survives here; costs one start of Python and torch."""
+    """Whether a bfloat16 matrix product runs here without a crash; starts Python and torch once."""
     trial = subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False)
     return trial.returncode == 0
 

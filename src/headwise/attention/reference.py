@@ -1,7 +1,7 @@
-"""Reference: attention one sequence and one head at a time, which tests every fast path.
+"""Reference: attention one sequence and one head at a time, to test every fast path against.
 
 In: the same tensors, rules and layers as the fast code. Out: every step of every head, in the dtype
-of the tensors: float64 in tests. It uses no fused kernel. It shares rotary frequencies, slopes and
+of the tensors (float64 in tests). It uses no fused kernel. It shares rotary frequencies, slopes and
 buckets with the fast code; tests compare these with transformers.
 """
 
@@ -34,7 +34,7 @@ class HeadSteps(NamedTuple):
     scaled: Float[Tensor, "query key"]
     """Scores times the scale, after the softcap."""
     masked: Float[Tensor, "query key"]
-    """With biases added, and minus infinity where a query may not attend."""
+    """Scaled scores with biases added, and minus infinity where a query may not attend."""
     weights: Float[Tensor, "query key"]
     mixed: Float[Tensor, "query d_value"]
     lse: Float[Tensor, " query"]
@@ -59,7 +59,7 @@ def head_steps(
     batch: int = 0,
     head: int = 0,
 ) -> HeadSteps:
-    """Attention of one head on one sequence, number `batch` in the rules' tensors."""
+    """Attention of one head on one sequence, which has index `batch` in the rules' tensors."""
     scale = 1 / math.sqrt(queries.shape[1]) if rules.scale is None else rules.scale
     scores = queries @ keys.T
     scaled = scores * scale
@@ -71,7 +71,7 @@ def head_steps(
         sink = rules.sinks[head].to(masked.dtype).expand(len(masked), 1)
         logits = torch.cat([masked, sink], 1)
     sees_nothing = (logits == -math.inf).all(1)
-    safe = logits.masked_fill(sees_nothing[:, None], 0.0)  # -inf alone would give NaN gradients
+    safe = logits.masked_fill(sees_nothing[:, None], 0.0)  # a row of -inf would give NaN gradients
     shares = torch.softmax(safe, 1)[:, : masked.shape[1]]
     weights = shares.masked_fill(masked == -math.inf, 0.0)
     lse = torch.logsumexp(safe, 1).masked_fill(sees_nothing, -math.inf)
@@ -81,7 +81,7 @@ def head_steps(
 def bias_by_definition(
     rules: Rules, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
-    """Bias on each score by the rules; minus infinity where a query may not attend."""
+    """Bias that the rules add to each score; minus infinity where a query may not attend."""
     position = _value_for(rules.offset, batch, default=num_keys - num_queries)
     real_keys = _value_for(rules.lengths, batch, default=num_keys)
     real_queries = _value_for(rules.query_lengths, batch, default=num_queries)
@@ -110,7 +110,7 @@ def bias_by_definition(
 
 
 def _value_for(setting: int | Tensor | None, batch: int, *, default: int) -> int:
-    """A sequence's own value of a setting that may be shared or left out."""
+    """One sequence's value for a setting that may be shared by all sequences or omitted."""
     if setting is None:
         return default
     return int(setting[batch]) if isinstance(setting, Tensor) else setting
@@ -124,7 +124,7 @@ def layer_by_definition(
     mask: Tensor | None = None,
     gates: Float[Tensor, " heads"] | None = None,
 ) -> LayerSteps:
-    """A layer on one sequence, from each head's own small Wq, Wk, Wv and Wo; dropout left out."""
+    """A layer on one sequence, with each head's own slices of Wq, Wk, Wv and Wo; no dropout."""
     source, distance_bias = x if context is None else context, None
     if layer.relative_bias is not None and isinstance(layer.position, RelativeBias):
         reach = layer.position.max_distance

@@ -1,6 +1,6 @@
-"""Rules: who may see whom in one attention computation, and how a score becomes a weight.
+"""Rules: which keys a query may see in an attention computation, and how scores become weights.
 
-In: a caller's options, checked as far as possible without the tensors they will meet. Out: `Rules`,
+In: a caller's options, checked as far as possible without the queries and keys. Out: `Rules`,
 and the `Band` of keys that each query may see. `prepare.py` checks them against queries and keys.
 """
 
@@ -18,7 +18,7 @@ from headwise.errors import MaskError, OptionError
 Window = int | tuple[int | None, int | None]
 
 PER_HEAD = {"slopes": ("heads",), "distance_bias": ("heads", "distances"), "sinks": ("heads",)}
-"""Fields of Rules with a row per head, and their axes."""
+"""Fields of Rules that have one entry per head, and their axes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,21 +34,21 @@ class Rules:
     """
 
     is_causal: bool = False
-    """No query sees a key after its own position."""
+    """Whether each query sees only keys up to its own position."""
     window: Window | None = None
-    """`w` nearest keys on each side, itself included; or `(before, after)`, None = no bound."""
+    """`w` keys on each side, counting the query's own; or `(before, after)`, None = no bound."""
     lengths: Int[Tensor, " batch"] | None = None
-    """Number of real keys of each right-padded sequence."""
+    """Number of real keys in each right-padded sequence."""
     query_lengths: Int[Tensor, " batch"] | None = None
-    """Number of real queries of each right-padded sequence; the rows after them are zeros."""
+    """Number of real queries in each right-padded sequence; output rows after them are zeros."""
     offset: int | Int[Tensor, " batch"] | None = None
     """Key position of the first query; None = bottom-right."""
     mask: Tensor | None = None
-    """Bool or 0/1 integer: True may attend; floating: added to the scores. Two to four axes."""
+    """Bool or 0/1 integer (True: may attend), or floating (added to scores); two to four axes."""
     slopes: Float[Tensor, " heads"] | None = None
     """ALiBi: each head's penalty per position of distance."""
     distance_bias: Float[Tensor, "heads distances"] | None = None
-    """Added to the scores by `key - query`; the middle column is distance 0, the ends repeat."""
+    """Bias for each `key - query`; the middle column is distance 0, the end columns repeat."""
     scale: float | None = None
     """Factor on the scores; None = 1 / sqrt(d_key)."""
     softcap: float | None = None
@@ -56,10 +56,10 @@ class Rules:
     sinks: Float[Tensor, " heads"] | None = None
     """One logit per head. It joins the softmax and carries no value."""
     dropout: float = 0.0
-    """Probability with which a weight is dropped (and the others scaled up)."""
+    """Probability of dropping each weight; the others are scaled up."""
 
     def __post_init__(self) -> None:
-        """Reject values that fit no queries and keys."""
+        """Reject values that are invalid for any queries and keys."""
         for name in ("softcap", "dropout", "scale"):
             number = getattr(self, name)
             if number is not None and not hasattr(number, "__float__"):
@@ -150,7 +150,7 @@ def _check_integers(name: str, counts: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Key positions a query may see: `before` its own to `after` it, None = no bound.
+    """Keys a query may see, from `before` positions back to `after` ahead; None = no bound.
 
     Query `i` is at key position `i + offset`.
     """
@@ -161,17 +161,17 @@ class Band:
 
     @property
     def is_full(self) -> bool:
-        """Every query sees every key."""
+        """Whether every query sees every key."""
         return self.before is None and self.after is None
 
     @property
     def is_causal(self) -> bool:
-        """Every query sees all keys up to its own position; the first is at key 0 or later."""
+        """Whether queries see all keys up to their own, with the first query at key 0 or later."""
         return self.before is None and self.after == 0 and self.offset >= 0
 
     @property
     def is_triangle(self) -> bool:
-        """Causal with the first query at the first key, as a fused kernel's own causal flag."""
+        """Whether it is causal from the first key on, like a fused kernel's own causal flag."""
         return self.is_causal and self.offset == 0
 
     def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
@@ -203,7 +203,7 @@ class Band:
         return Band(before, after, self.offset)
 
     def sees(self, ahead: Int[Tensor, "*pairs"]) -> Bool[Tensor, "*pairs"]:
-        """Whether a query may see a key that is `ahead` positions after its own, for each pair."""
+        """For each pair, whether the query may see a key `ahead` positions after its own."""
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.before is not None:
             allowed &= ahead >= -self.before
@@ -213,7 +213,7 @@ class Band:
 
 
 def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
-    """The mask, bool or additive, that also hides the pairs that are not `allowed`."""
+    """`mask`, bool or additive, changed to also hide the pairs that are not `allowed`."""
     if mask is None:
         return allowed
     if mask.dtype == torch.bool:
@@ -222,7 +222,7 @@ def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
 
 
 def as_4d_mask(mask: Tensor) -> Tensor:
-    """The mask as bool or float `[#batch #heads query key]`; bool True may attend."""
+    """The mask as bool or float `[#batch #heads query key]`; True means may attend."""
     if not mask.is_floating_point() and mask.dtype != torch.bool:
         mask = mask != 0
     match mask.dim():
@@ -244,7 +244,7 @@ def mask_part(
     queries: slice = slice(None),
     keys: slice = slice(None),
 ) -> Tensor | None:
-    """Part of a mask `[#batch #heads #query #key]`; axes of size 1 serve every index."""
+    """Part of a mask `[#batch #heads #query #key]`; axes of size 1 are kept."""
     if mask is None:
         return None
     mask = as_4d_mask(mask)

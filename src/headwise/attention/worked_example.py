@@ -1,4 +1,4 @@
-"""The worked examples: a two-token sentence to follow by hand, and the table of shapes.
+"""Worked examples: a two-token sentence to compute by hand, and a table of shapes.
 
 In: nothing, or sizes. Out: a layer and its input, or named shapes taken from a real computation.
 """
@@ -22,9 +22,9 @@ class WorkedExample(NamedTuple):
 
 
 def cat_sleeps() -> WorkedExample:
-    """Two tokens, two heads of size 2: head 0 reads columns 1-2, where Cat is, head 1 columns 3-4.
+    """Two tokens, two heads of size 2: head 0 reads columns 1-2 (Cat), head 1 columns 3-4 (sleeps).
 
-    Wo adds the heads in the first half of the output and subtracts them in the second: every
+    Wo adds the heads in the first half of the output and subtracts them in the second, so every
     output column mixes both.
     """
     layer = MultiHeadAttention(4, 2, bias=False)
@@ -38,7 +38,7 @@ def cat_sleeps() -> WorkedExample:
 
 
 class NamedShape(NamedTuple):
-    """A step of the computation and the shape that it leaves."""
+    """A step of the computation and the shape of its result."""
 
     step: str
     axes: str
@@ -46,7 +46,7 @@ class NamedShape(NamedTuple):
 
 
 def dimensions(batch: int, position: int, d_model: int, num_heads: int) -> list[NamedShape]:
-    """Shapes of every step of one forward pass, taken from the tensors of a real one."""
+    """Shape after each step of a forward pass, taken from the tensors of a real one."""
     layer = MultiHeadAttention(d_model, num_heads)
     x = torch.zeros(batch, position, d_model)
     projected = layer.Wq(x)
