@@ -112,7 +112,7 @@ def explain_path(
     prepared = prepare_call(queries, keys, values, rules)
     if prepared.why_apart is not None:
         return PathChoice("ragged", prepared.why_apart)
-    return choose_path(prepared.computations[0], with_lse=rules.sinks is not None)
+    return choose_path(next(prepared.computations), with_lse=rules.sinks is not None)
 
 
 def typical_paths() -> dict[str, PathChoice]:

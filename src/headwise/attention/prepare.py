@@ -5,7 +5,7 @@ calls. `paths.py` runs the computations; `bias.py` builds the bias on their scor
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -119,7 +119,8 @@ class Mixed(NamedTuple):
 class Prepared:
     """An attention call split into computations: one for the whole batch, or one per sequence."""
 
-    computations: list[Computation]
+    computations: Iterator[Computation]
+    """Made one at a time, so that the backward pass handles one sequence after the other."""
     queries: Float[Tensor, "batch heads query d_key"]
     rules: Rules
     why_apart: str | None
@@ -188,7 +189,7 @@ def prepare_call(
     if rules.query_lengths is not None and not keeps_padding:
         # Padding rows are computed and then zeroed: a mask over keys only is smaller.
         shared = replace(rules, query_lengths=None)
-    pieces = [(queries, keys, values, shared)]
+    pieces = iter([(queries, keys, values, shared)])
     if why_apart is not None and keeps_padding:
         full = [queries.shape[2]] * len(queries), [keys.shape[2]] * len(keys)
         pieces = _separate(queries, keys, values, rules, full)
@@ -196,7 +197,7 @@ def prepare_call(
         lengths = lengths or _read_lengths(rules, queries, keys)
         rules = replace(rules, lengths=None, query_lengths=None)
         pieces = _separate(queries, keys, values, rules, lengths)
-    parts = [Computation.of(*piece, drops_hidden_keys=not keeps_padding) for piece in pieces]
+    parts = (Computation.of(*piece, drops_hidden_keys=not keeps_padding) for piece in pieces)
     return Prepared(parts, queries, rules, why_apart)
 
 
@@ -237,7 +238,7 @@ def _separate(
     values: Tensor,
     rules: Rules,
     lengths: tuple[list[int], list[int]],
-) -> list[tuple[Tensor, Tensor, Tensor, Rules]]:
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Rules]]:
     """Tensors and rules for each sequence, cropped to its lengths."""
     batch, offset = len(queries), rules.offset
     if isinstance(offset, Tensor):
@@ -248,7 +249,6 @@ def _separate(
     mask = None if rules.mask is None else check_mask(rules.mask, queries, keys.shape[2])
     # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
     tensors = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
-    pieces = []
     for index, (query, key, value) in enumerate(tensors):
         sequence = slice(index, index + 1)
         rows, columns = slice(lengths[0][index]), slice(lengths[1][index])
@@ -259,9 +259,7 @@ def _separate(
             offset=offsets[index],
             mask=mask_part(mask, sequence, rows, columns),
         )
-        cropped = query[:, :, rows], key[:, :, columns], value[:, :, columns]
-        pieces.append((*cropped, own_rules))
-    return pieces
+        yield query[:, :, rows], key[:, :, columns], value[:, :, columns], own_rules
 
 
 def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
