@@ -481,3 +481,8 @@ def test_missing_folders_and_files_raise(tmp_path: Path) -> None:
 def test_a_table_needs_no_torch() -> None:
     code = "import sys, headwise.heads, headwise.views.heads; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_top_ranks_a_column_whose_name_is_a_parameter_of_pandas() -> None:
+    df = pd.DataFrame({"stack": "", "layer": [0, 0], "head": [0, 1], "self": [0.1, 0.7]})
+    assert HeadTable(df, {}).top("self", 1)["name"].tolist() == ["L0H1"]

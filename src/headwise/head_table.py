@@ -114,15 +114,16 @@ class HeadTable:
         """Rows of one stack; `stack` can be omitted if the table has only one."""
         name = self.stacks[0] if not stack and len(self.stacks) == 1 else stack
         if name not in self.stacks:
-            raise OptionError(f"{name!r} is not a stack of this table: {self._extent(name)}")
+            raise OptionError(f"{name!r} is not a stack in this table: {self._extent(name)}")
         return self.df[self.df["stack"] == name]
 
     def top(self, column: str, count: int = 5) -> pd.DataFrame:
         """Name, value and roles of up to `count` heads with the largest values; NaN is left out."""
         count = whole_number("count", count, least=1)
-        df = self.df.assign(**{column: self._numbers(column)}, name=list(map(str, self.heads)))
-        ranked = df[["name", column, "roles"]].dropna(subset=[column])
-        return ranked.sort_values(column, ascending=False, kind="stable").head(count)
+        values, names = self._numbers(column), list(map(str, self.heads))
+        df = pd.DataFrame({"name": names, column: values, "roles": self.df["roles"]})
+        ranked = df.dropna(subset=[column]).sort_values(column, ascending=False, kind="stable")
+        return ranked.head(count)
 
     def with_role(self, role: str) -> tuple[HeadId, ...]:
         """Heads that have the role, in row order."""

@@ -76,7 +76,7 @@ def test_treebank_adds_relations(headwise: Runner, tmp_path: Path) -> None:
         ),
         (["--text", "missing.txt"], "missing.txt cannot be read: No such file"),
         (["--treebank", "missing.conllu"], "missing.conllu"),
-        (["--rows", "some"], "--rows is 'some': give all, auto or a number"),
+        (["--rows", "some"], "--rows is 'some': give all, auto or a number of rows"),
         (["--rows", "0"], "rows is 0"),
         (["--measures", "glow"], "unknown measure 'glow'"),
         (["--length", "3"], "--length is 3"),

@@ -42,7 +42,7 @@ class KeyValueCache:
         """Bind the cache to `layer`; raise CacheError if it has positions from another layer."""
         if self.length and self.owner not in (None, id(layer)):
             raise CacheError(
-                f"this cache has {self.length} positions from another layer: "
+                f"this cache already holds {self.length} positions from another layer: "
                 "give every layer its own cache"
             )
         self.owner = id(layer)

@@ -125,7 +125,7 @@ class _FusedWithLse(torch.autograd.Function):
 
 
 class _FusedBackward(torch.autograd.Function):
-    """The backward pass of `_FusedWithLse`; its own derivative raises PathError."""
+    """The backward pass of `_FusedWithLse`; differentiating it again raises PathError."""
 
     @staticmethod
     def forward(

@@ -72,7 +72,9 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     settings = ScanSettings(
         length=length,
         max_tokens=max_tokens,
-        rows=rows if is_word else options.parse_number(rows, "--rows", "all, auto or a number"),
+        rows=rows
+        if is_word
+        else options.parse_number(rows, "--rows", "all, auto or a number of rows"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
         probe=probe,
         seed=seed,

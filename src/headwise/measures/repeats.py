@@ -47,7 +47,7 @@ class Repeats(MassMeasure):
 
 
 def _earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
-    """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
+    """All (row, key) pairs whose key is `shift` tokens after an earlier copy of the row's token."""
     begin = by_token.begin[places]
     counts = by_token.rank[places] - begin
     row = torch.repeat_interleave(counts)

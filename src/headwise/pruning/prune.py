@@ -226,7 +226,7 @@ def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
 
 
 def _units_within(units: Sequence[Unit], count: int, step: int) -> int:
-    """Number of leading units, a multiple of `step`, that have at most `count` heads in total."""
+    """Largest number of leading units, a multiple of `step`, with at most `count` heads in all."""
     heads = list(accumulate(len(unit) for unit in units))
     fitting = bisect_right(heads, count)
     return fitting - fitting % step

@@ -122,7 +122,7 @@ class Reader(TokenKinds):
         return self.ids(text)
 
     def ids(self, text: str) -> list[int]:
-        """Token ids of a text, without special tokens around them."""
+        """Token ids of a text, without the surrounding special tokens."""
         check_characters("the text", text)
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids

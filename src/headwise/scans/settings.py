@@ -47,7 +47,9 @@ class ScanSettings:
         self._check_number("per_relation", most=MOST)
         self._check_number("seed", least=0, most=LARGEST_SEED)
         if isinstance(self.rows, str) and self.rows not in ("all", "auto"):
-            raise OptionError(f"rows is {self.rows!r}: give all, auto or a number", option="rows")
+            raise OptionError(
+                f"rows is {self.rows!r}: give all, auto or a number of rows", option="rows"
+            )
         if not isinstance(self.rows, str):
             self._check_number("rows")
         for name in ("compares", "repeats", "probe"):

@@ -28,7 +28,7 @@ SIZES = {
 
 
 def importance_title(importance: Importance) -> str:
-    """The model, the objective, its loss and the number of examples, with rich's markup."""
+    """The model, the objective, its loss and the number of examples, in rich markup."""
     about = importance.table.about
     return (
         f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "

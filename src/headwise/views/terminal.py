@@ -29,7 +29,7 @@ WIDEST = 10_000
 
 
 def quiet_console(*, is_stderr: bool = False, width: int | None = None) -> Console:
-    """A console that highlights nothing by itself; `width` overrides the terminal's."""
+    """A console with automatic highlighting turned off; `width` overrides the terminal's."""
     return Console(stderr=is_stderr, highlight=False, width=width)
 
 

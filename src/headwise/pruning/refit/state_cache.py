@@ -1,6 +1,6 @@
 """State cache: block outputs for many batches, kept in memory up to a limit, then on disk.
 
-In: one state per batch, a tensor or a tuple of tensors. Out: the same states. This way disk space,
+In: one state per batch, a tensor or a tuple of tensors. Out: the same states. This way, disk space,
 not memory, limits how much text a refit can use.
 """
 
