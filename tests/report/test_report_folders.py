@@ -147,7 +147,7 @@ def test_importance_of_another_model_raises(scan: Path, importance: Path, smalle
 
 def test_interaction_of_other_heads_raises(scan: Path, importance: Path) -> None:
     (importance / "interaction.csv").write_text(",L9H9\nL9H9,1.0\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"interaction\.csv.*every head"):
+    with pytest.raises(OptionError, match=r"interaction\.csv.* heads"):
         read_folders(scan, importance)
 
 
