@@ -1,7 +1,7 @@
 """Rules: which keys a query may see in an attention computation, and how scores become weights.
 
-In: a caller's options, checked as far as possible without the queries and keys. Out: `Rules`,
-and the `Band` of keys that each query may see. `prepare.py` checks them against queries and keys.
+In: a caller's options, checked as far as possible without the queries and keys. Out: `Rules`, and
+the `Band` of keys that each query may see. `prepare.py` checks the rules against queries and keys.
 """
 
 import math

@@ -21,7 +21,7 @@ class Uniform(Measure):
     }
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Share of the keys seen that belong to each mass, over the same rows as the mass."""
+        """For each mass, the share of the visible keys that it counts, over the rows it has."""
         name = ("uniform", view.sequence.mixed.dtype)
         return view.layout.once(name, lambda: _uniform_columns(view))
 

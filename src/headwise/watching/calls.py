@@ -181,7 +181,7 @@ class WeightsCall(SiteCall):
         return self.known_weights.shape[3]
 
     def snapshot(self) -> "WeightsCall":
-        """The call itself: nothing overwrites its weights."""
+        """This call, without a copy, because nothing overwrites its weights."""
         return self
 
     @property

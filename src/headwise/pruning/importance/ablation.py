@@ -1,9 +1,9 @@
 """Ablation: the loss that silencing heads adds, measured exactly.
 
 In: an evaluation and units of heads. Out: for each unit, the loss added by replacing its heads'
-outputs with zeros or with their means, and its standard error over examples. Layers before the
-silenced one are not computed again, and several units of one layer share a forward pass, each with
-its own copy of the batch.
+outputs with zeros or with their means, and the standard error of that loss over examples. Layers
+before the one with the silenced heads are not computed again, and several units in one layer share
+a forward pass, each with its own copy of the batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
