@@ -228,7 +228,7 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
 
 
 def available_kernels() -> dict[str, str]:
-    """For each dtype, whether the fused kernel runs here, and its largest error as a multiple of eps."""
+    """For each dtype, whether the fused kernel runs here, and its largest error in units of eps."""
     generator = torch.Generator().manual_seed(0)
     queries, keys, values = (
         torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)
