@@ -84,7 +84,7 @@ class KeyValueCache:
 
     def _room_for(self, needed: int) -> int:
         """Number of positions to allocate so that `needed` fit."""
-        raise NotImplementedError
+        return max(2 * needed, 64)
 
     def crop(self, length: int) -> None:
         """Drop every position from `length` on, for example after rejecting speculative tokens."""
@@ -142,9 +142,6 @@ def _outside_inference() -> AbstractContextManager[object]:
 
 class GrowingCache(KeyValueCache):
     """Keeps every position; capacity doubles when full, so the mean cost per step is constant."""
-
-    def _room_for(self, needed: int) -> int:
-        return max(2 * needed, 64)
 
 
 class FixedCache(KeyValueCache):

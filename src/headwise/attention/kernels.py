@@ -21,8 +21,6 @@ from headwise.errors import PathError
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
-FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
 
 class AttentionSteps(NamedTuple):
     """Every intermediate result of attention, from scores to mixed values."""
@@ -236,7 +234,7 @@ def available_kernels() -> dict[str, str]:
     exact = Computation.of(queries, keys, values, Rules(scale=1.0))
     truth = plain_steps(exact, None).mixed
     report = {}
-    for dtype in FUSED_DTYPES:
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         try:
             rounded = exact.with_tensors(*(tensor.to(dtype) for tensor in exact.tensors))

@@ -74,9 +74,8 @@ def choose_path(computation: Computation, *, with_lse: bool, path: str | None = 
         if band.is_full or (band.is_triangle and not with_lse):
             return PathChoice("masked", "a dense mask or bias was given")
         return PathChoice("blocks", "a mask together with a causal or window structure")
-    if band.is_full and computation.groups > 1:
-        reason = f"{computation.groups} heads share each KV head and see every key"
-        return PathChoice("folded", reason)
+    if band.is_full and (groups := computation.groups) > 1:
+        return PathChoice("folded", f"{groups} heads share each KV head and see every key")
     if band.is_full:
         return PathChoice("fused", "every query sees every key")
     if band.is_triangle:

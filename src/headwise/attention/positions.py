@@ -46,7 +46,6 @@ class RotaryScaling:
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
     def __post_init__(self) -> None:
-        """Reject unknown kinds, and factors that are not positive."""
         _check_name("the kind of rotary scaling", self.kind, SCALINGS)
         for name in ("factor", "original_length"):
             if not getattr(self, name) > 0:
@@ -75,7 +74,6 @@ class Rotary:
     scaling: RotaryScaling | None = None
 
     def __post_init__(self) -> None:
-        """Reject unknown layouts, and bases of 1 or less."""
         _check_name("the rotary layout", self.layout, LAYOUTS)
         if not self.base > 1:
             raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
@@ -102,7 +100,6 @@ class RelativeBias:
     """Distances of at least this much share the last bucket."""
 
     def __post_init__(self) -> None:
-        """Reject bucket counts that are odd, too small, or too large for `max_distance`."""
         count = self.num_buckets
         if count < 4 or count % 2 or self.max_distance <= count // 2:
             raise OptionError(
@@ -149,25 +146,19 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
             fast_share = ((turns - scaling.low_frequency) / reach).clamp(0, 1)
             return torch.lerp(frequencies / scaling.factor, frequencies, fast_share), 1.0
         case "yarn":
-            return _yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
-
-
-def _yarn_frequencies(
-    frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling, base: float, d_rotary: int
-) -> tuple[Float[Tensor, " pairs"], float]:
-    """Frequencies blended by a ramp over the channel pairs, and YaRN's factor on the result."""
-
-    def pair_with(turns: float) -> float:
-        ratio = scaling.original_length / (turns * 2 * math.pi)
-        return d_rotary * math.log(ratio) / (2 * math.log(base))
-
-    low = max(math.floor(pair_with(scaling.beta_fast)), 0)
-    high = min(math.ceil(pair_with(scaling.beta_slow)), d_rotary - 1)
-    ramp = (torch.arange(len(frequencies), dtype=torch.float64) - low) / max(high - low, 1e-3)
-    blended = torch.lerp(frequencies, frequencies / scaling.factor, ramp.clamp(0, 1))
-    if scaling.attention_factor is not None:
-        return blended, scaling.attention_factor
-    return blended, 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+            # The same, but blended by a ramp over the channel pairs.
+            log_base = 2 * math.log(rotary.base)
+            fast, slow = (
+                d_rotary * math.log(scaling.original_length / (turns * 2 * math.pi)) / log_base
+                for turns in (scaling.beta_fast, scaling.beta_slow)
+            )
+            low, high = max(math.floor(fast), 0), min(math.ceil(slow), d_rotary - 1)
+            ramp = (torch.arange(d_rotary // 2, dtype=torch.float64) - low) / max(high - low, 1e-3)
+            blended = torch.lerp(frequencies, frequencies / scaling.factor, ramp.clamp(0, 1))
+            factor = scaling.attention_factor
+            if factor is None:
+                factor = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+            return blended, factor
 
 
 def rotary_angles(

@@ -59,7 +59,6 @@ class Rules:
     """Probability of dropping each weight; the others are scaled up."""
 
     def __post_init__(self) -> None:
-        """Reject values that are invalid for any queries and keys."""
         for name in ("softcap", "dropout", "scale"):
             number = getattr(self, name)
             if number is not None and not hasattr(number, "__float__"):
