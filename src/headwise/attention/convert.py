@@ -1,7 +1,7 @@
 """Conversion from a textbook class, and from and to `torch.nn.MultiheadAttention`.
 
-In: a module of one kind. Out: a new module of the other with the same weights and the same output.
-Raises an OptionError that lists the options that the other kind does not have.
+Each function returns a new module with the same weights and the same output, or raises OptionError
+if the other kind of module lacks an option that is in use.
 """
 
 from collections.abc import Iterator
@@ -97,13 +97,13 @@ def _find_projections(module: nn.Module) -> dict[str, nn.Linear]:
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
-    """A layer with the weights of a `torch.nn.MultiheadAttention`; its input is batch-first."""
+    """A layer with the weights of a `torch.nn.MultiheadAttention`; the layer is batch-first."""
     if module.bias_k is not None or module.add_zero_attn:
         raise OptionError("add_bias_kv and add_zero_attn have no counterpart in MultiHeadAttention")
     if module.kdim != module.vdim:
         raise OptionError(
-            f"kdim {module.kdim} and vdim {module.vdim} differ: "
-            "MultiHeadAttention has a single context"
+            f"kdim {module.kdim} and vdim {module.vdim} differ: MultiHeadAttention computes keys "
+            "and values from the same context"
         )
     layer = MultiHeadAttention(
         module.embed_dim,

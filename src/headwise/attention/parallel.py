@@ -1,9 +1,7 @@
-"""Tensor parallelism: a plan with which PyTorch shards a layer's heads over ranks.
+"""Tensor parallelism: a plan from which PyTorch's `parallelize_module` shards a layer's heads.
 
-In: a layer and the number of ranks. Out: the styles that
-`torch.distributed.tensor.parallel.parallelize_module` applies. Each rank keeps whole heads with the
-KV heads that serve them; one all-reduce after Wo sums their outputs. Under the plan each rank
-accepts `gates` and returns weights only for its own heads.
+Each rank keeps whole heads with the KV heads that serve them; one all-reduce after Wo sums their
+outputs. Each rank then accepts `gates` and returns weights only for its own heads.
 """
 
 from torch import nn

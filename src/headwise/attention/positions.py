@@ -1,7 +1,6 @@
 """Positions: rotary angles, ALiBi slopes, and learned relative biases.
 
-In: sizes and position numbers. Out: the angles to rotate queries and keys by, or the bias on scores
-for each distance. `layer.py` applies them.
+`layer.py` rotates queries and keys by the angles, and adds the other two to the scores.
 """
 
 import math
@@ -27,21 +26,21 @@ class RotaryScaling:
     """How rotary frequencies are reduced so that a model works beyond its training length.
 
     `linear` divides every frequency by `factor`; `ntk` raises the base, which reduces the slowest
-    ones most; `llama3` and `yarn` divide slow frequencies and keep fast ones, by their turns within
-    `original_length` (https://arxiv.org/abs/2309.00071).
+    ones most; `llama3` and `yarn` divide only slow frequencies, those that make few full turns
+    within `original_length` (https://arxiv.org/abs/2309.00071).
     """
 
     kind: ScalingKind
     factor: float
     original_length: int = 8192
     low_frequency: float = 1.0
-    """llama3: frequencies with fewer turns in the original length are divided by `factor`."""
+    """llama3: frequencies with fewer turns in the original length than this are divided."""
     high_frequency: float = 4.0
     """llama3: frequencies with more turns than this are unchanged."""
     beta_fast: float = 32.0
     """yarn: frequencies with more turns than this in the original length are unchanged."""
     beta_slow: float = 1.0
-    """yarn: frequencies with fewer turns than this are divided by `factor`."""
+    """yarn: frequencies with fewer turns than this are divided."""
     attention_factor: float | None = None
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
@@ -68,7 +67,7 @@ class Rotary:
 
     base: float = 10_000.0
     d_rotary: int | None = None
-    """Number of channels rotated in each head, from the first on; None = all."""
+    """How many channels are rotated in each head, starting with the first; None = all."""
     layout: RotaryLayout = "half"
     """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
     scaling: RotaryScaling | None = None
@@ -97,7 +96,7 @@ class RelativeBias:
 
     num_buckets: int = 32
     max_distance: int = 128
-    """Distances of at least this much share the last bucket."""
+    """All distances from this one on share the last bucket."""
 
     def __post_init__(self) -> None:
         count = self.num_buckets
@@ -111,19 +110,14 @@ class RelativeBias:
 Position = Rotary | Alibi | RelativeBias
 
 
-def check_rotary(rotary: Rotary, d_key: int) -> int:
-    """Number of channels to rotate in a head of size `d_key`."""
+def rotary_frequencies(rotary: Rotary, d_key: int) -> tuple[Float[Tensor, " pairs"], float]:
+    """Radians per position for each channel pair, and the factor on the rotated channels."""
     d_rotary = d_key if rotary.d_rotary is None else rotary.d_rotary
     if d_rotary % 2 or not 0 < d_rotary <= d_key:
         raise OptionError(
             f"{d_rotary} channels cannot be rotated in pairs in a head of {d_key}: "
             "d_rotary must be even and at most d_key"
         )
-    return d_rotary
-
-
-def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " pairs"], float]:
-    """Radians per position for each channel pair, and the factor on the rotated channels."""
     exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu") / d_rotary
     frequencies = rotary.base**-exponents
     scaling = rotary.scaling
@@ -168,7 +162,7 @@ def rotary_angles(
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
     """Cosine and sine for each position and channel pair, on the device of `positions`."""
-    frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
+    frequencies, factor = rotary_frequencies(rotary, d_key)
     device = positions.device
     if widest_dtype(device) != torch.float64:
         positions = positions.cpu()
@@ -178,7 +172,7 @@ def rotary_angles(
 
 
 def widest_dtype(device: torch.device) -> torch.dtype:
-    """The most precise floating dtype of a device: Apple's GPUs have no float64."""
+    """The most precise floating dtype that a device supports: Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -212,7 +206,7 @@ def rotate(
     *,
     layout: RotaryLayout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
-    """`x` with its first channels rotated by the angles, pair by pair; the others unchanged."""
+    """`x` with its first channels rotated by the angles, pair by pair, and the others unchanged."""
     _check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
@@ -245,7 +239,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
 def relative_buckets(
     ahead: Int[Tensor, " distances"], bias: RelativeBias, *, is_causal: bool
 ) -> Int[Tensor, " distances"]:
-    """T5's bucket for each distance `key - query`: exact if small, logarithmic beyond that."""
+    """T5's bucket for each `key - query`: one per small distance, wider and wider beyond that."""
     num_buckets = bias.num_buckets if is_causal else bias.num_buckets // 2
     side = torch.zeros_like(ahead) if is_causal else (ahead > 0) * num_buckets
     distance = (-ahead).clamp(min=0) if is_causal else ahead.abs()
