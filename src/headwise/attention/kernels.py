@@ -36,7 +36,7 @@ class AttentionSteps(NamedTuple):
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether to use the CPU's fused kernel, which returns the lse and allows causal plus bias."""
+    """Whether to use the CPU's fused kernel: it returns the lse and allows a bias if causal."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -152,7 +152,7 @@ class _FusedBackward(torch.autograd.Function):
 
 
 def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps:
-    """Every intermediate result, whole; half precision is computed in float32."""
+    """Every intermediate result for all query-key pairs; half precision is computed in float32."""
     with _without_autocast(computation.queries):
         scores, capped, biased = _plain_scores(computation, bias)
         weights, lse = _row_softmax(biased, bias, with_lse=True)
@@ -224,7 +224,7 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
 
 
 def available_kernels() -> dict[str, str]:
-    """For each dtype, whether the fused kernel runs here, and its largest error in epsilons."""
+    """For each dtype, whether the fused kernel runs here, and its error as a multiple of eps."""
     generator = torch.Generator().manual_seed(0)
     queries, keys, values = (
         torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)
