@@ -36,7 +36,7 @@ class HeatMap:
         return FONT + 8 + label_width(self.columns) + CELL * len(self.rows)
 
     def draw(self, largest: float) -> list[Html]:
-        """SVG elements of the map, with its top left corner at (0, 0) and a tooltip on each cell."""
+        """SVG elements of the map, with its top left corner at (0, 0); every cell has a tooltip."""
         size = {"width": CELL * len(self.columns), "height": CELL * len(self.rows)}
         left, top = self.width - size["width"], self.height - size["height"]
         middle = (CELL + 0.72 * FONT) / 2  # baseline of text centred in a cell
