@@ -72,4 +72,4 @@ def warn_user(message: str) -> None:
 
 
 OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
-"""Packages whose frames may come between the user's line and the code that warns."""
+"""Packages whose frames may be between the user's line and the code that warns."""

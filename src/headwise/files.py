@@ -29,8 +29,8 @@ def read_bytes(path: str | Path) -> bytes:
 def write_aside(path: Path, content: bytes | str) -> None:
     """Write `content` to a temporary file next to `path`, then move it into place.
 
-    If the process is killed, `path` is still either the old file or the new one. A symbolic link
-    stays a link and its target is replaced; output to a device is appended.
+    If the process is killed, `path` is either the old file or the new one. If `path` is a symbolic
+    link, its target is replaced; output to a device is appended.
     """
     content = content.encode() if isinstance(content, str) else content
     place = resolve_target(path)

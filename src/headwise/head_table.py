@@ -1,8 +1,4 @@
-"""HeadTable: scans fill it; pruning, views and reports read it.
-
-In: a data frame with one row per head and one column per measure. Out: a checked, sorted table.
-table_files.py encodes the files.
-"""
+"""HeadTable: the measures of every head, checked and sorted; table_files.py encodes the files."""
 
 import difflib
 import json
@@ -16,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from headwise import table_files
 from headwise.checks import whole_number
 from headwise.drawing.html import notebook_html
 from headwise.drawing.table import Table
@@ -24,14 +21,6 @@ from headwise.files import write_aside
 from headwise.formats import join_words
 from headwise.heads import HeadId, as_head
 from headwise.roles import ROLES
-from headwise.table_files import (
-    PLACE,
-    column_kind,
-    describe_table,
-    file_format,
-    tidy_table,
-    to_json,
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +42,7 @@ class HeadTable:
         if not isinstance(about, dict):
             raise OptionError(f"about is {about!r}: pass a dict that says how the table was made")
         object.__setattr__(self, "about", about)
-        object.__setattr__(self, "df", tidy_table(self.df))
+        object.__setattr__(self, "df", table_files.tidy_table(self.df))
         head, count = Counter(self.heads).most_common(1)[0]
         if count > 1:
             raise OptionError(f"{head} has {count} rows: a table has one row per head")
@@ -102,7 +91,7 @@ class HeadTable:
     @property
     def heads(self) -> tuple[HeadId, ...]:
         """All heads, in row order."""
-        stacks, layers, heads = (self.df[name].tolist() for name in PLACE)
+        stacks, layers, heads = (self.df[name].tolist() for name in table_files.PLACE)
         return tuple(map(HeadId, layers, heads, stacks))
 
     @property
@@ -118,7 +107,7 @@ class HeadTable:
         return self.df[self.df["stack"] == name]
 
     def top(self, column: str, count: int = 5) -> pd.DataFrame:
-        """Name, value and roles of up to `count` heads with the largest values; NaN is left out."""
+        """Name, value and roles of the `count` heads with the largest values, without NaN."""
         count = whole_number("count", count, least=1)
         values, names = self._numbers(column), list(map(str, self.heads))
         df = pd.DataFrame({"name": names, column: values, "roles": self.df["roles"]})
@@ -146,13 +135,13 @@ class HeadTable:
 
     @property
     def held_roles(self) -> tuple[str, ...]:
-        """Roles that at least one head has: the known ones in the usual order, then any others."""
+        """Roles that at least one head has: known roles in the order of ROLES, then any others."""
         roles = dict.fromkeys(role for names in self.df["roles"] for role in names)
         return tuple(sorted(roles, key=[*ROLES, *roles].index))
 
     @property
     def untested_roles(self) -> tuple[str, ...]:
-        """Roles that were not tested: the table has no score for them, but scores other roles."""
+        """Roles that were not tested: the table has scores, but none for them."""
         scored = {role for role in ROLES if f"{role}_score" in self.df}
         tested = scored.union(self.held_roles)
         return tuple(role for role in ROLES if scored and role not in tested)
@@ -164,7 +153,7 @@ class HeadTable:
         return tuple(role for role in ROLES if role not in others)
 
     def grid(self, column: str, stack: str = "") -> npt.NDArray[np.float64]:
-        """One measure for one stack, as `[layers, heads]`; NaN for missing heads."""
+        """One measure of one stack's heads as `[layers, heads]`; NaN for missing heads."""
         rows = self.of_stack(stack)
         layers, heads = rows["layer"].to_numpy(), rows["head"].to_numpy()
         values = np.full((layers.max() + 1, heads.max() + 1), np.nan)
@@ -173,18 +162,18 @@ class HeadTable:
 
     def to_json(self) -> str:
         """The table and `about` as a JSON string, with numbers at full precision."""
-        return to_json(self.df, self.about).decode()
+        return table_files.to_json(self.df, self.about).decode()
 
     def write(self, path: str | Path, *, force: bool = False) -> None:
         """Write a .parquet, .csv or .json file, depending on the suffix of `path`.
 
-        For `heads.csv`, `about` and the column types go to a second file, `heads.about.json`.
+        With `heads.csv`, `about` and the column types go to a second file, `heads.about.json`.
         """
         path = Path(path)
-        files = {path: file_format(path)[0](self.df, self.about)}
+        files = {path: table_files.file_format(path)[0](self.df, self.about)}
         if path.suffix.lower() == ".csv":
-            description = json.dumps(describe_table(self.df, self.about), indent=1)
-            files[path.with_suffix(".about.json")] = description.encode()
+            description = table_files.describe_table(self.df, self.about)
+            files[path.with_suffix(".about.json")] = json.dumps(description, indent=1).encode()
         existing = [str(file) for file in files if file.exists()]
         if existing and not force:
             raise OutputError(
@@ -206,7 +195,7 @@ class HeadTable:
             folder, path = path, path / "heads.parquet"
             if not path.is_file():
                 raise OptionError(f"{folder} is not the folder of a scan: it has no {path.name}")
-        decode = file_format(path)[1]
+        decode = table_files.file_format(path)[1]
         if not path.is_file():
             raise OptionError(f"{path} does not exist")
         try:
@@ -225,7 +214,7 @@ class HeadTable:
     def _numbers(self, column: str) -> npt.NDArray[np.float64]:
         if column not in self.df:
             raise OptionError(f"{column!r} is not a column: {_suggest(column, self.df.columns)}")
-        kind = column_kind(column, self.df[column])
+        kind = table_files.column_kind(column, self.df[column])
         if kind in ("text", "roles"):
             raise OptionError(f"column {column!r} contains {kind}: choose a column of numbers")
         return self.df[column].to_numpy(dtype="float64")

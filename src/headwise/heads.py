@@ -1,7 +1,4 @@
-"""Heads by name: `L3H11`, or `encoder.L3H11` in a model with several stacks.
-
-In: names of heads. Out: HeadIds, checked against a model's layers. See head_table.py for measures.
-"""
+"""Heads by name: `L3H11`, or `encoder.L3H11` in a model with several stacks."""
 
 import functools
 import re
@@ -32,7 +29,6 @@ class HeadId:
             raise OptionError(f"{self} is not a head: layer and head numbers start at 0")
 
     def __repr__(self) -> str:
-        """`L3H11`, or `encoder.L3H11` in a model with several stacks."""
         return f"{self.stack}{'.' if self.stack else ''}L{self.layer}H{self.head}"
 
     @property
@@ -58,7 +54,7 @@ class HeadId:
 
 
 def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
-    """Return `head`; raise OptionError unless `counts` (head counts by layer name) includes it."""
+    """Return `head`; raise OptionError unless its layer is in `counts` and has enough heads."""
     check_layer(head, list(counts))
     count = counts[head.layer_name]
     if head.head >= count:

@@ -1,14 +1,11 @@
-"""Hugging Face hub: quickly check whether it can be reached, and explain failed downloads.
-
-Without this check, transformers retries every missing file for half a minute.
-"""
+"""Hugging Face hub: whether it answers, and why a download failed."""
 
 SECONDS = 5.0
-"""How long to wait for the hub before treating it as unreachable."""
+"""How long to wait for the hub; without this check transformers waits half a minute per file."""
 
 
 def hub_answers() -> bool:
-    """Whether the hub answers; False if HF_HUB_OFFLINE is set. Downloaded files do not need it."""
+    """Whether the hub answers; False if HF_HUB_OFFLINE is set."""
     from huggingface_hub import constants, get_session
 
     try:

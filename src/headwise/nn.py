@@ -1,8 +1,7 @@
 """Drop-in for `torch.nn.MultiheadAttention`, and `swap`, which installs it in an existing model.
 
-In: the arguments of torch's layer, in torch's layouts and with torch's masks (bool True = blocked,
-the opposite of the rest of headwise). Out: the results of torch's layer, but with zeros
-instead of NaN for a query that may see no key. `attention/` computes them.
+Arguments and results are those of torch's layer. In its bool masks True means blocked, the opposite
+of the rest of headwise.
 """
 
 import math
@@ -38,7 +37,6 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 
     @wraps(torch.nn.MultiheadAttention.__init__)  # type: ignore[misc] # mypy cannot see through
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create the parameters as torch does, from the same arguments and random numbers."""
         super().__init__(*args, **kwargs)
         _keep_forward_called(self)
 
@@ -124,7 +122,7 @@ def _keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
 
 
 def _do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """The hook, defined at module level so that layers can be pickled."""
+    """Serve as a hook that can be pickled, because it is defined at module level."""
 
 
 def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
@@ -247,7 +245,7 @@ def _joint_bias(
 
 
 def _masks_as_rules(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
-    """Rules that express padding as lengths if it is known now and only at the end."""
+    """Rules that express padding as lengths, if the padding is known now and only at the end."""
     lengths = None
     if padding is not None and _only_blocks(padding):
         blocked = _is_blocked(padding[:, 0, 0])
@@ -274,7 +272,7 @@ def _only_blocks(mask: Tensor) -> bool:
 
 
 def _may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
-    """Whether some query may see no key; True if one known mask is not enough to tell."""
+    """Whether some query may see no key; also True if that cannot be read from a single mask."""
     mask = attn_mask if key_padding_mask is None else key_padding_mask
     if mask is None:
         return False

@@ -19,7 +19,7 @@ class Role:
     page_colour: str
     """Background on HTML pages, dark enough for a white letter."""
     meaning: str
-    """Behaviour of a head that has the role, and what remains unknown about it."""
+    """Behaviour of a head with the role, and what remains unknown about it."""
     score: str
     """Meaning of the role's score, as a noun phrase."""
 

@@ -1,8 +1,7 @@
 """The folder of one run: the same run can resume in it, and any other is rejected.
 
-In: a folder, the kind of run, and its settings as JSON values. Out: whether the folder already
-holds this run. `settings.json` in the folder says which run its files belong to. Scans and
-sweeps decide what else to write there and how to resume from it.
+`settings.json` in the folder says which run its files belong to. Scans and sweeps decide what else
+to write there and how to resume from it.
 """
 
 import json
@@ -20,11 +19,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunFolder:
-    """The folder of one run.
-
-    Call `check` before the work, `start` when the work begins, and `clear` in between if the run
-    does not resume.
-    """
+    """The folder of one run: `check` it first, `clear` it unless the run resumes, then `start`."""
 
     folder: Path
     kind: str
@@ -35,7 +30,7 @@ class RunFolder:
 
     @property
     def settings_file(self) -> Path:
-        """The file that says which run the folder holds."""
+        """The file that says which run the other files belong to."""
         return self.folder / "settings.json"
 
     def check(
@@ -48,7 +43,7 @@ class RunFolder:
         """Whether the folder holds this run, so that it can resume; writes nothing.
 
         Raises OutputError if the folder holds another run, or outputs of an unknown one, unless
-        `force`. If there is no `settings.json`, `must_be_new` also rejects a folder with any other
+        `force`. Without a `settings.json`, `must_be_new` also rejects a folder with any other
         files. `extends(settings, existing)` decides whether a run with other settings may continue
         from the existing files. Files of another kind of run are never replaced.
         """

@@ -1,8 +1,4 @@
-"""Head tables: check and sort data frames, and read and write Parquet, CSV and JSON files.
-
-In: a data frame, and a dict that says how it was made. Out: the checked and sorted data frame,
-and files that can be read back without loss. HeadTable wraps the result.
-"""
+"""Head tables: check and sort data frames, and read and write Parquet, CSV and JSON files."""
 
 import json
 import math
@@ -22,7 +18,7 @@ DTYPES: dict[str, Any] = dict(int="int64", float="float64", bool="bool", text="s
 
 
 def tidy_table(df: pd.DataFrame) -> pd.DataFrame:
-    """A sorted copy with stack, layer, head and roles first, every column in its kind's dtype."""
+    """A sorted copy with stack, layer, head and roles first, and a checked dtype per column."""
     names = [str(name) for name in df.columns]
     missing = [name for name in PLACE if name not in names]
     if missing:

@@ -1,8 +1,5 @@
 """Attention as a function of queries, keys and values, for the layer, the drop-in and the watcher.
 
-In: tensors `[batch heads position size]`, heads grouped or not, and `Rules`. Out: mixed values
-and, on request, the log-sum-exp of each row or every intermediate. Nothing here has parameters.
-
 The values may be any features of the keys: `attend(queries, keys, features)` returns the
 weighted mean of the features for each query, with memory linear in the length.
 """
@@ -17,13 +14,7 @@ from torch import Tensor
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import AttentionSteps, fold_groups, plain_steps, unfold_groups
 from headwise.attention.paths import PATHS, RUNNERS, PathChoice, choose_path, trains_short_in_half
-from headwise.attention.prepare import (
-    Mixed,
-    beside_sinks,
-    is_autocast,
-    is_transformed,
-    prepare_call,
-)
+from headwise.attention.prepare import Mixed, add_sinks, is_autocast, is_transformed, prepare_call
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
 
@@ -40,7 +31,7 @@ def attend(
     rules: Rules | None = None,
     path: str | None = None,
 ) -> Float[Tensor, "batch heads query d_value"]:
-    """The weighted mean of the values for each query; zeros if it may attend to no key.
+    """The weighted mean of the values for each query, or zeros if a query may attend to no key.
 
     `mask` and `is_causal` are shorthands for the same fields of `rules`, which has further options.
     `path` requests a path by name; if that path cannot compute the call, a PathError says why.
@@ -64,9 +55,9 @@ def attend_with_lse(
     rules: Rules | None = None,
     path: str | None = None,
 ) -> tuple[Float[Tensor, "batch heads query d_value"], Float[Tensor, "batch heads query"]]:
-    """`attend`'s output and the log of each row's softmax denominator, -inf if it sees no key.
+    """`attend`'s output, and the log of each query's softmax denominator (-inf if it sees no key).
 
-    Without a bias, a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
+    Without a bias, query `q` gives key `k` the weight `exp(scale * queries[q] . keys[k] - lse[q])`.
     """
     rules = _merge_rules(rules, mask, is_causal)
     output, lse = mix(queries, keys, values, rules, path=path, with_lse=True)
@@ -81,7 +72,7 @@ def attend_in_steps(
     *,
     rules: Rules = EVERY_KEY,
 ) -> AttentionSteps:
-    """Every intermediate, including the weights of all heads; memory grows with query x key."""
+    """Every intermediate result, the weights of all heads included; memory is queries x keys."""
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
     parts = [plain_steps(part, bias_tile(part)) for part in prepared.computations]
     steps = parts[0]
@@ -89,7 +80,7 @@ def attend_in_steps(
         steps = AttentionSteps(*map(torch.cat, zip(*parts, strict=True)))
     if rules.sinks is None:
         return steps
-    share, lse = beside_sinks(steps.lse, rules.sinks)
+    share, lse = add_sinks(steps.lse, rules.sinks)
     mixed = steps.mixed * share.to(steps.mixed.dtype)
     return steps._replace(weights=steps.weights * share, mixed=mixed, lse=lse)
 
@@ -116,7 +107,7 @@ def explain_path(
 
 
 def typical_paths() -> dict[str, PathChoice]:
-    """The path that each common kind of call takes here, with 8 heads of size 64 and 2,048 keys."""
+    """The path that each common kind of call takes here, for 8 heads of size 64 and 2,048 keys."""
     zero = torch.zeros(())
     queries, few = zero.expand(4, 8, 2048, 64), zero.expand(4, 2, 2048, 64)
     causal, lengths = Rules(is_causal=True), torch.tensor([256, 512, 1024, 2048])
@@ -161,7 +152,7 @@ def mix(
     path: str | None = None,
     with_lse: bool = False,
 ) -> Mixed:
-    """Mixed values by the fastest path or the requested one; lse if requested or with sinks."""
+    """Mixed values from the fastest or the requested path; lse if requested or with sinks."""
     if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
         output = _plain_attention(queries, keys, values, is_causal=rules is CAUSAL)
         if output is not None:
@@ -182,7 +173,7 @@ def _plain_attention(
 ) -> Tensor | None:
     """Result of torch's own fused attention if the call needs nothing else; otherwise None.
 
-    A short input takes a few microseconds; preparing it would double that.
+    On a short input it takes a few microseconds, and preparing the call would double that.
     """
     if not (
         isinstance(queries, Tensor)

@@ -1,7 +1,7 @@
 """Bias on attention scores: the sum of masks, the band, ALiBi's slopes and distance biases.
 
-In: a `Computation` and a choice of queries and keys. Out: the sum of everything that is added to
-their scores, with -inf where a query may not see a key; None if nothing is added.
+Both functions return the sum of everything that a `Computation` adds to the scores of the chosen
+queries and keys: -inf where a query may not see a key, and None if nothing is added.
 """
 
 import math
@@ -19,10 +19,7 @@ def bias_tile(
     low: int = 0,
     high: int | None = None,
 ) -> Float[Tensor, "#batch #heads query key"] | None:
-    """Bias for the queries `rows` and the keys `low..high` (half-open), in float32 or wider.
-
-    By default, for every query and every key.
-    """
+    """Bias for the queries `rows` (default: all) and keys `low..high`, in float32 or wider."""
     mask, device = computation.mask, computation.queries.device
     high = computation.num_keys if high is None else high
     if mask is not None:
@@ -38,7 +35,7 @@ def bias_tile(
 def bias_of_pairs(
     computation: Computation, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
 ) -> Float[Tensor, "#batch #heads pairs"] | None:
-    """Bias for single query-key pairs, with memory linear in their number."""
+    """Bias for each query-key pair, with memory linear in the number of pairs."""
     mask = computation.mask
     if mask is not None:
         rows = query if mask.shape[2] > 1 else torch.zeros_like(query)
@@ -61,19 +58,11 @@ def _add_up(
     if band.is_full and not rules.has_distances:
         return bias
     ahead = key - (query + band.offset)
-    if rules.has_distances:
-        by_distance = torch.zeros((), dtype=dtype, device=ahead.device)
-        if rules.slopes is not None:
-            slopes = rules.slopes.to(dtype).view(-1, *(1,) * ahead.dim())
-            by_distance = by_distance - slopes * ahead.abs()
-        if rules.distance_bias is not None:
-            reach = rules.distance_bias.shape[-1] // 2
-            columns = ahead.clamp(-reach, reach) + reach
-            by_distance = by_distance + rules.distance_bias.to(dtype)[:, columns]
-        bias = bias + by_distance[None]
-    if not band.is_full:
-        visible = band.sees(ahead)
-        if not computation.has_bias:
-            return bias.where(visible[None, None], -math.inf)
-        bias = bias.masked_fill(~visible, -math.inf)
-    return bias
+    if rules.slopes is not None:
+        slopes = rules.slopes.to(dtype).view(-1, *(1,) * ahead.dim())
+        bias = bias - (slopes * ahead.abs())[None]
+    if rules.distance_bias is not None:
+        reach = rules.distance_bias.shape[-1] // 2
+        columns = ahead.clamp(-reach, reach) + reach
+        bias = bias + rules.distance_bias.to(dtype)[None, :, columns]
+    return bias if band.is_full else bias.where(band.sees(ahead)[None, None], -math.inf)

@@ -1,11 +1,8 @@
 """Caches: keys and values of positions already seen, so that each is projected only once.
 
-In: the keys and values of new positions. Out: those of all cached positions, with the new ones
-last, so that the last query is at the last key. A cache serves one layer and computes no
-attention.
-
-While gradients are recorded, new and old keys are joined into fresh tensors, because the backward
-pass may need the old ones unchanged; otherwise new keys are written in place.
+The newest position comes last, so that the last query is at the last key. While gradients are
+recorded, new and old keys are joined into fresh tensors, because the backward pass may need the old
+ones unchanged; otherwise new keys are written in place.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -20,10 +17,10 @@ from headwise.errors import CacheError
 
 
 class KeyValueCache:
-    """Base class of the caches: two tensors with spare capacity, and the length in use."""
+    """Base class of the caches, each for one layer: two tensors with room to spare."""
 
     window: int | None = None
-    """Number of most recent positions to cache; None = all."""
+    """How many of the latest positions are cached; None = all."""
 
     def __init__(self) -> None:
         """Start empty; the first `append` sets batch, heads, sizes, dtype and device."""
@@ -51,7 +48,7 @@ class KeyValueCache:
         return self.length
 
     def length_after(self, new: int) -> int:
-        """Number of keys that `append` will return when `new` ones are added."""
+        """Number of keys that `append` will return if it is given `new` ones."""
         return self.length + new
 
     def append(
@@ -84,7 +81,7 @@ class KeyValueCache:
 
     def _room_for(self, needed: int) -> int:
         """Number of positions to allocate so that `needed` fit."""
-        raise NotImplementedError
+        return max(2 * needed, 64)
 
     def crop(self, length: int) -> None:
         """Drop every position from `length` on, for example after rejecting speculative tokens."""
@@ -143,9 +140,6 @@ def _outside_inference() -> AbstractContextManager[object]:
 class GrowingCache(KeyValueCache):
     """Keeps every position; capacity doubles when full, so the mean cost per step is constant."""
 
-    def _room_for(self, needed: int) -> int:
-        return max(2 * needed, 64)
-
 
 class FixedCache(KeyValueCache):
     """Keeps up to `capacity` positions in memory allocated once."""
@@ -159,7 +153,7 @@ class FixedCache(KeyValueCache):
         return self.capacity
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """`KeyValueCache.append`; raises CacheError if the capacity is exceeded."""
+        """Append as `KeyValueCache` does; raise CacheError if the capacity is exceeded."""
         needed = self.length + keys.shape[2]
         if needed > self.capacity:
             raise CacheError(
@@ -202,7 +196,7 @@ class RollingCache(KeyValueCache):
         return all_keys[:, :, first:], all_values[:, :, first:]
 
     def crop(self, length: int) -> None:
-        """Drop every position from `length` on; raises CacheError if too few remain."""
+        """Drop every position from `length` on; raise CacheError if too few would remain."""
         forgotten = self.seen - self.length
         if forgotten and length - forgotten < self.window - 1:
             raise CacheError(

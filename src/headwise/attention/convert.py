@@ -1,8 +1,10 @@
 """Conversion from a textbook class, and from and to `torch.nn.MultiheadAttention`.
 
-In: a module of one kind. Out: a new module of the other with the same weights and the same output.
-Raises an OptionError that lists the options that the other kind does not have.
+Each function returns a new module with the same weights and the same output, or raises OptionError
+if the other kind of module lacks an option that is in use.
 """
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -95,13 +97,13 @@ def _find_projections(module: nn.Module) -> dict[str, nn.Linear]:
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
-    """A layer with the weights of a `torch.nn.MultiheadAttention`; its input is batch-first."""
+    """A layer with the weights of a `torch.nn.MultiheadAttention`; the layer is batch-first."""
     if module.bias_k is not None or module.add_zero_attn:
         raise OptionError("add_bias_kv and add_zero_attn have no counterpart in MultiHeadAttention")
     if module.kdim != module.vdim:
         raise OptionError(
-            f"kdim {module.kdim} and vdim {module.vdim} differ: "
-            "MultiHeadAttention has a single context"
+            f"kdim {module.kdim} and vdim {module.vdim} differ: MultiHeadAttention computes keys "
+            "and values from the same context"
         )
     layer = MultiHeadAttention(
         module.embed_dim,
@@ -113,20 +115,23 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         dtype=module.out_proj.weight.dtype,
     )
     with torch.no_grad():
-        for name, weight in zip(PROJECTIONS, _in_weights(module), strict=False):
-            getattr(layer, name).weight.copy_(weight)
-        if module.in_proj_bias is not None:
-            for name, bias in zip(PROJECTIONS, module.in_proj_bias.chunk(3), strict=False):
-                getattr(layer, name).bias.copy_(bias)
+        for own, torchs in _input_parameters(layer, module):
+            own.copy_(torchs)
     layer.Wo.load_state_dict(module.out_proj.state_dict())
     return layer.train(module.training)
 
 
-def _in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
-    """The query, key and value weights, whether packed in one parameter or separate."""
-    if module._qkv_same_embed_dim:
-        return module.in_proj_weight.chunk(3)
-    return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
+def _input_parameters(
+    layer: MultiHeadAttention, module: nn.MultiheadAttention
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Weights and biases of the layer's Wq, Wk and Wv, each with its counterpart in torch's."""
+    linears = (layer.Wq, layer.Wk, layer.Wv)
+    separate = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    weights = module.in_proj_weight.chunk(3) if module._qkv_same_embed_dim else separate
+    yield from zip((linear.weight for linear in linears), weights, strict=True)
+    if module.in_proj_bias is not None:
+        biases = module.in_proj_bias.chunk(3)
+        yield from zip((linear.bias for linear in linears), biases, strict=True)
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
@@ -160,10 +165,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         dtype=layer.Wo.weight.dtype,
     )
     with torch.no_grad():
-        for weight, name in zip(_in_weights(module), PROJECTIONS, strict=False):
-            weight.copy_(getattr(layer, name).weight)
-        if module.in_proj_bias is not None:
-            biases: list[Tensor] = [layer.Wq.bias, layer.Wk.bias, layer.Wv.bias]
-            module.in_proj_bias.copy_(torch.cat(biases))
+        for own, torchs in _input_parameters(layer, module):
+            torchs.copy_(own)
     module.out_proj.load_state_dict(layer.Wo.state_dict())
     return module.train(layer.training)

@@ -1,9 +1,7 @@
 """Kernels: the two ways to compute attention, in one fused call or step by step.
 
-In: a `Computation` and the bias on its scores. Out: the mixed values and, on request, the
-log-sum-exp of every row. `paths.py` decides which pieces to compute.
-
-In both, a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
+Either way, a query that sees no key gets zeros, a log-sum-exp of -inf and finite gradients.
+`paths.py` decides what is computed in one call.
 """
 
 import math
@@ -20,8 +18,6 @@ from headwise.errors import PathError
 
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-
-FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class AttentionSteps(NamedTuple):
@@ -40,7 +36,7 @@ class AttentionSteps(NamedTuple):
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether the CPU's fused kernel runs: it returns the lse and allows a bias on causal calls."""
+    """Whether to use the CPU's fused kernel: it returns the lse and allows a bias if causal."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -51,7 +47,7 @@ def attend_fused(
     is_causal: bool = False,
     with_lse: bool = False,
 ) -> Mixed:
-    """One fused call: memory linear in the length, top-left causal, KV heads not repeated."""
+    """One fused call, with memory linear in the length; if causal, the first query is at key 0."""
     (queries, keys, values), scale = computation.tensors, computation.scale
     d_key, d_value = keys.shape[-1], values.shape[-1]
     if d_value < d_key:  # fused kernels support only one head size
@@ -156,7 +152,7 @@ class _FusedBackward(torch.autograd.Function):
 
 
 def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps:
-    """Every intermediate, with the whole weight matrix; half precision is computed in float32."""
+    """Every intermediate result for all query-key pairs; half precision is computed in float32."""
     with _without_autocast(computation.queries):
         scores, capped, biased = _plain_scores(computation, bias)
         weights, lse = _row_softmax(biased, bias, with_lse=True)
@@ -167,7 +163,7 @@ def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps
 
 
 def plain_mixed(computation: Computation, bias: Tensor | None, *, with_lse: bool) -> Mixed:
-    """Output and lse of `plain_steps`, without keeping its other intermediates."""
+    """Output and lse of `plain_steps`, without keeping the other intermediate results."""
     with _without_autocast(computation.queries):
         biased = _plain_scores(computation, bias)[-1]
         weights, lse = _row_softmax(biased, bias, with_lse=with_lse)
@@ -228,7 +224,7 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
 
 
 def available_kernels() -> dict[str, str]:
-    """For each dtype, whether the fused kernel runs here, and its largest error in units of eps."""
+    """For each dtype, whether the fused kernel runs here, and its error as a multiple of eps."""
     generator = torch.Generator().manual_seed(0)
     queries, keys, values = (
         torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)
@@ -236,7 +232,7 @@ def available_kernels() -> dict[str, str]:
     exact = Computation.of(queries, keys, values, Rules(scale=1.0))
     truth = plain_steps(exact, None).mixed
     report = {}
-    for dtype in FUSED_DTYPES:
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         try:
             rounded = exact.with_tensors(*(tensor.to(dtype) for tensor in exact.tensors))

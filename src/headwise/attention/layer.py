@@ -1,7 +1,7 @@
 """The layer: four projections around `attend.mix`.
 
-In: `[batch, position, d_model]`. Out: the same shape. Parameters have the textbook's names (Wq,
-Wk, Wv, Wo), so that a textbook class and this layer can load each other's `state_dict`.
+Its parameters have the textbook's names (Wq, Wk, Wv, Wo), so that a textbook class and this layer
+can load each other's `state_dict`.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,6 @@ from headwise.attention.positions import (
     Rotary,
     alibi_slopes,
     angles_between,
-    check_rotary,
     relative_buckets,
     rotary_frequencies,
     rotate,
@@ -48,10 +47,10 @@ class Sinks(nn.Module):
 
 
 class Slopes(nn.Module):
-    """ALiBi's slopes: fixed, so neither saved with the weights nor rounded to their dtype."""
+    """ALiBi's slopes: constants that are neither saved with the weights nor cast to their dtype."""
 
     def __init__(self, num_heads: int) -> None:
-        """Start with all heads; a tensor-parallel plan limits `heads` to those on its rank."""
+        """Start with all heads; a tensor-parallel plan limits `heads` to those on the rank."""
         super().__init__()
         self.num_heads, self.heads = num_heads, slice(None)
 
@@ -82,7 +81,6 @@ class HeadSlices(Sequence[HeadSlice]):
     """Each head's slices of a layer's parameters, as views: writing to them changes the layer."""
 
     def __init__(self, layer: "MultiHeadAttention") -> None:
-        """The heads of `layer`, by number."""
         self._layer = layer
 
     def __len__(self) -> int:
@@ -195,7 +193,7 @@ class MultiHeadAttention(nn.Module):
             case Alibi():
                 self.slopes = Slopes(num_heads)
             case Rotary():
-                rotary_frequencies(position, check_rotary(position, self.d_key))
+                rotary_frequencies(position, self.d_key)  # raises if they do not fit together
             case _ if position is not None:
                 raise OptionError(
                     f"position is {position!r}: give Rotary(), Alibi(), RelativeBias() or None"
@@ -234,7 +232,7 @@ class MultiHeadAttention(nn.Module):
         Float[Tensor, "batch query d_model"]
         | tuple[Float[Tensor, "batch query d_model"], Float[Tensor, "batch heads query key"]]
     ):
-        """Output of the layer; with `need_weights` also the weights of every head.
+        """The layer's output and, with `need_weights`, the weights of every head.
 
         `mask`: bool or 0/1 (True: may attend), or floating (added to scores), with two to four
         axes. `lengths`: number of real positions in each right-padded sequence (of the context, if
@@ -273,7 +271,7 @@ class MultiHeadAttention(nn.Module):
         Float[Tensor, "batch kv_heads key d_key"],
         Float[Tensor, "batch kv_heads key d_value"],
     ]:
-        """Queries, keys and values as passed to attention, after `seen` cached positions."""
+        """Queries, keys and values as passed to attention, for positions from `seen` on."""
         queries = self.Wq(x).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
         keys = self.Wk(source).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
         values = self.Wv(source).unflatten(-1, (-1, self.d_value)).transpose(1, 2)
@@ -295,7 +293,7 @@ class MultiHeadAttention(nn.Module):
     def make_rules(
         self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool, device: torch.device
     ) -> Rules:
-        """The layer's attention rules for an input with this mask and these lengths."""
+        """Attention rules for a call of the layer with this mask and these lengths."""
         options = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
         if mask is None and lengths is None and not dropout and options == (None,) * len(options):
@@ -397,7 +395,7 @@ def _names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
 
 
 def _check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
-    """The gates, one per head or one per sequence and head, shaped to multiply the output."""
+    """The gates, which may differ between sequences, in a shape that multiplies the output."""
     if not isinstance(gates, Tensor):
         raise OptionError(
             f"gates is a {type(gates).__name__}: give a tensor [heads] or [batch, heads]"

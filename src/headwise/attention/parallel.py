@@ -1,14 +1,12 @@
-"""Tensor parallelism: a plan with which PyTorch shards a layer's heads over ranks.
+"""Tensor parallelism: a plan from which PyTorch's `parallelize_module` shards a layer's heads.
 
-In: a layer and the number of ranks. Out: the styles that
-`torch.distributed.tensor.parallel.parallelize_module` applies. Each rank keeps whole heads with the
-KV heads that serve them; one all-reduce after Wo sums their outputs. Under the plan each rank
-accepts `gates` and returns weights only for its own heads.
+Each rank keeps whole heads with the KV heads that serve them; one all-reduce after Wo sums their
+outputs. Each rank then accepts `gates` and returns weights only for its own heads.
 """
 
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -16,7 +14,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
 )
 
-from headwise.attention.layer import MultiHeadAttention, Slopes
+from headwise.attention.layer import MultiHeadAttention, Sinks, Slopes
 from headwise.errors import OptionError
 
 
@@ -24,18 +22,11 @@ class _ShardSinks(ParallelStyle):
     """Gives each rank the sinks of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        # torch types `output_fn` as returning None, but uses its result
-        return distribute_module(module, device_mesh, _shard_rows, output_fn=_to_local)  # type: ignore[arg-type]
-
-
-def _shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
-    for key, parameter in module.named_parameters(recurse=False):
-        sharded = distribute_tensor(parameter, mesh, [Shard(0)])
-        module.register_parameter(key, nn.Parameter(sharded, parameter.requires_grad))
-
-
-def _to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
-    return output.to_local() if isinstance(output, DTensor) else output
+        assert isinstance(module, Sinks)
+        sharded = distribute_tensor(module.values, device_mesh, [Shard(0)])
+        module.values = nn.Parameter(sharded, module.values.requires_grad)
+        module.register_forward_hook(lambda module, inputs, sinks: sinks.to_local())
+        return module
 
 
 class _ShardSlopes(ParallelStyle):

@@ -1,8 +1,7 @@
 """Paths: the ways to compute attention, and the one place that chooses among them.
 
-In: a `Computation`. Out: its mixed values, log-sum-exps on request, and which path it took and why.
-The structure (causal, window, cached) decides, so that a dense mask is only built if needed.
-`kernels.py` computes each piece; `prepare.py` checks sizes and joins sequences.
+The structure of a `Computation` (causal, window, cached) decides, so that a dense mask is only
+built if needed. `kernels.py` has the fused and the plain operations.
 """
 
 import math
@@ -39,10 +38,10 @@ PATHS = {
 }
 
 TILE_BYTES = 32 << 20
-"""Largest tile of scores, in bytes: fits in a last-level cache and is small next to a model."""
+"""Size limit for a tile of scores: it fits in a last-level cache and is small next to a model."""
 
 LONGEST_SHORT = 128
-"""Largest number of keys for which half-precision training is unfused (benchmarks/layer.py)."""
+"""Half-precision training with up to this many keys is faster unfused (benchmarks/layer.py)."""
 
 
 class PathChoice(NamedTuple):
@@ -53,7 +52,7 @@ class PathChoice(NamedTuple):
 
 
 def choose_path(computation: Computation, *, with_lse: bool, path: str | None = None) -> PathChoice:
-    """The fastest path for the computation, or `path`; raises PathError if `path` cannot run it."""
+    """The fastest path for the computation, or `path`; raises PathError if that cannot run it."""
     band, queries, num_keys = computation.band, computation.queries, computation.num_keys
     if 0 in queries.shape or num_keys == 0:
         return PathChoice("steps", "no query can see a key")
@@ -74,9 +73,8 @@ def choose_path(computation: Computation, *, with_lse: bool, path: str | None = 
         if band.is_full or (band.is_triangle and not with_lse):
             return PathChoice("masked", "a dense mask or bias was given")
         return PathChoice("blocks", "a mask together with a causal or window structure")
-    if band.is_full and computation.groups > 1:
-        reason = f"{computation.groups} heads share each KV head and see every key"
-        return PathChoice("folded", reason)
+    if band.is_full and (groups := computation.groups) > 1:
+        return PathChoice("folded", f"{groups} heads share each KV head and see every key")
     if band.is_full:
         return PathChoice("fused", "every query sees every key")
     if band.is_triangle:
@@ -155,7 +153,7 @@ def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_past(computation: Computation, with_lse: bool) -> Mixed:
-    """Attend to cached keys without a mask and to new keys causally; join, then round once."""
+    """Attend to cached keys without a mask and to new keys causally, and join both results."""
     (queries, keys, values), offset = computation.tensors, computation.band.offset
     cached = computation.with_tensors(queries, keys[:, :, :offset], values[:, :, :offset])
     fresh = computation.with_tensors(queries, keys[:, :, offset:], values[:, :, offset:])
@@ -281,7 +279,7 @@ def tile_rows(computation: Computation, *, is_dense: bool) -> int:
 
 
 def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:
-    """Size in bytes of the scores of `num_queries` x `num_keys` in all heads and sequences."""
+    """Bytes for the scores of `num_queries` x `num_keys` pairs in all heads and sequences."""
     batch, heads = queries.shape[:2]
     return batch * heads * num_queries * num_keys * max(4, queries.element_size())
 

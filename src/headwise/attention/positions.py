@@ -1,7 +1,6 @@
 """Positions: rotary angles, ALiBi slopes, and learned relative biases.
 
-In: sizes and position numbers. Out: the angles to rotate queries and keys by, or the bias on scores
-for each distance. `layer.py` applies them.
+`layer.py` rotates queries and keys by the angles, and adds the other two to the scores.
 """
 
 import math
@@ -27,26 +26,25 @@ class RotaryScaling:
     """How rotary frequencies are reduced so that a model works beyond its training length.
 
     `linear` divides every frequency by `factor`; `ntk` raises the base, which reduces the slowest
-    ones most; `llama3` and `yarn` divide slow frequencies and keep fast ones, by their turns within
-    `original_length` (https://arxiv.org/abs/2309.00071).
+    ones most; `llama3` and `yarn` divide only slow frequencies, those that make few full turns
+    within `original_length` (https://arxiv.org/abs/2309.00071).
     """
 
     kind: ScalingKind
     factor: float
     original_length: int = 8192
     low_frequency: float = 1.0
-    """llama3: frequencies with fewer turns in the original length are divided by `factor`."""
+    """llama3: frequencies with fewer turns in the original length than this are divided."""
     high_frequency: float = 4.0
     """llama3: frequencies with more turns than this are unchanged."""
     beta_fast: float = 32.0
     """yarn: frequencies with more turns than this in the original length are unchanged."""
     beta_slow: float = 1.0
-    """yarn: frequencies with fewer turns than this are divided by `factor`."""
+    """yarn: frequencies with fewer turns than this are divided."""
     attention_factor: float | None = None
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
     def __post_init__(self) -> None:
-        """Reject unknown kinds, and factors that are not positive."""
         _check_name("the kind of rotary scaling", self.kind, SCALINGS)
         for name in ("factor", "original_length"):
             if not getattr(self, name) > 0:
@@ -69,13 +67,12 @@ class Rotary:
 
     base: float = 10_000.0
     d_rotary: int | None = None
-    """Number of channels rotated in each head, from the first on; None = all."""
+    """How many channels are rotated in each head, starting with the first; None = all."""
     layout: RotaryLayout = "half"
     """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
     scaling: RotaryScaling | None = None
 
     def __post_init__(self) -> None:
-        """Reject unknown layouts, and bases of 1 or less."""
         _check_name("the rotary layout", self.layout, LAYOUTS)
         if not self.base > 1:
             raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
@@ -99,10 +96,9 @@ class RelativeBias:
 
     num_buckets: int = 32
     max_distance: int = 128
-    """Distances of at least this much share the last bucket."""
+    """All distances from this one on share the last bucket."""
 
     def __post_init__(self) -> None:
-        """Reject bucket counts that are odd, too small, or too large for `max_distance`."""
         count = self.num_buckets
         if count < 4 or count % 2 or self.max_distance <= count // 2:
             raise OptionError(
@@ -114,19 +110,14 @@ class RelativeBias:
 Position = Rotary | Alibi | RelativeBias
 
 
-def check_rotary(rotary: Rotary, d_key: int) -> int:
-    """Number of channels to rotate in a head of size `d_key`."""
+def rotary_frequencies(rotary: Rotary, d_key: int) -> tuple[Float[Tensor, " pairs"], float]:
+    """Radians per position for each channel pair, and the factor on the rotated channels."""
     d_rotary = d_key if rotary.d_rotary is None else rotary.d_rotary
     if d_rotary % 2 or not 0 < d_rotary <= d_key:
         raise OptionError(
             f"{d_rotary} channels cannot be rotated in pairs in a head of {d_key}: "
             "d_rotary must be even and at most d_key"
         )
-    return d_rotary
-
-
-def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " pairs"], float]:
-    """Radians per position for each channel pair, and the factor on the rotated channels."""
     exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu") / d_rotary
     frequencies = rotary.base**-exponents
     scaling = rotary.scaling
@@ -149,25 +140,19 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
             fast_share = ((turns - scaling.low_frequency) / reach).clamp(0, 1)
             return torch.lerp(frequencies / scaling.factor, frequencies, fast_share), 1.0
         case "yarn":
-            return _yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
-
-
-def _yarn_frequencies(
-    frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling, base: float, d_rotary: int
-) -> tuple[Float[Tensor, " pairs"], float]:
-    """Frequencies blended by a ramp over the channel pairs, and YaRN's factor on the result."""
-
-    def pair_with(turns: float) -> float:
-        ratio = scaling.original_length / (turns * 2 * math.pi)
-        return d_rotary * math.log(ratio) / (2 * math.log(base))
-
-    low = max(math.floor(pair_with(scaling.beta_fast)), 0)
-    high = min(math.ceil(pair_with(scaling.beta_slow)), d_rotary - 1)
-    ramp = (torch.arange(len(frequencies), dtype=torch.float64) - low) / max(high - low, 1e-3)
-    blended = torch.lerp(frequencies, frequencies / scaling.factor, ramp.clamp(0, 1))
-    if scaling.attention_factor is not None:
-        return blended, scaling.attention_factor
-    return blended, 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+            # The same, but blended by a ramp over the channel pairs.
+            log_base = 2 * math.log(rotary.base)
+            fast, slow = (
+                d_rotary * math.log(scaling.original_length / (turns * 2 * math.pi)) / log_base
+                for turns in (scaling.beta_fast, scaling.beta_slow)
+            )
+            low, high = max(math.floor(fast), 0), min(math.ceil(slow), d_rotary - 1)
+            ramp = (torch.arange(d_rotary // 2, dtype=torch.float64) - low) / max(high - low, 1e-3)
+            blended = torch.lerp(frequencies, frequencies / scaling.factor, ramp.clamp(0, 1))
+            factor = scaling.attention_factor
+            if factor is None:
+                factor = 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+            return blended, factor
 
 
 def rotary_angles(
@@ -177,7 +162,7 @@ def rotary_angles(
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
     """Cosine and sine for each position and channel pair, on the device of `positions`."""
-    frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
+    frequencies, factor = rotary_frequencies(rotary, d_key)
     device = positions.device
     if widest_dtype(device) != torch.float64:
         positions = positions.cpu()
@@ -187,7 +172,7 @@ def rotary_angles(
 
 
 def widest_dtype(device: torch.device) -> torch.dtype:
-    """The most precise floating dtype of a device: Apple's GPUs have no float64."""
+    """The most precise floating dtype that a device supports: Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -221,7 +206,7 @@ def rotate(
     *,
     layout: RotaryLayout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
-    """`x` with its first channels rotated by the angles, pair by pair; the others unchanged."""
+    """`x` with its first channels rotated by the angles, pair by pair, and the others unchanged."""
     _check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
@@ -254,7 +239,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
 def relative_buckets(
     ahead: Int[Tensor, " distances"], bias: RelativeBias, *, is_causal: bool
 ) -> Int[Tensor, " distances"]:
-    """T5's bucket for each distance `key - query`: exact if small, logarithmic beyond that."""
+    """T5's bucket for each `key - query`: one per small distance, wider and wider beyond that."""
     num_buckets = bias.num_buckets if is_causal else bias.num_buckets // 2
     side = torch.zeros_like(ahead) if is_causal else (ahead > 0) * num_buckets
     distance = (-ahead).clamp(min=0) if is_causal else ahead.abs()

@@ -22,7 +22,7 @@ CALL_PAIRS = 30_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
-    """One attention computation, checked and ready; keys that heads share are not repeated."""
+    """One attention computation, checked and ready to run; shared KV heads are not repeated."""
 
     queries: Float[Tensor, "batch heads query d_key"]
     keys: Float[Tensor, "batch kv_heads key d_key"]
@@ -31,7 +31,7 @@ class Computation:
     scale: float
     mask: Tensor | None
     rules: Rules
-    """Used for slopes, distance_bias, softcap, sinks and dropout; the rest is resolved above."""
+    """For slopes, distance_bias, softcap, sinks and dropout; the other fields hold the rest."""
 
     @classmethod
     def of(
@@ -127,7 +127,7 @@ class Prepared:
     """Reason why each sequence has its own computation; None if all share one."""
 
     def join(self, results: Sequence[Mixed]) -> Mixed:
-        """The results as one padded batch, after the sinks have taken their share of every row."""
+        """The results as one padded batch, in which each sink has taken its share of every row."""
         batch, heads, num_queries = self.queries.shape[:3]
         if self.why_apart is not None:
             outputs, lses = [], []
@@ -149,7 +149,7 @@ class Prepared:
         if self.rules.sinks is None:
             return Mixed(output, lse)
         assert lse is not None
-        share, lse = beside_sinks(lse, self.rules.sinks)
+        share, lse = add_sinks(lse, self.rules.sinks)
         return Mixed(output * share.to(output.dtype), lse)
 
 
@@ -162,9 +162,9 @@ def prepare_call(
     path: str | None = None,
     keeps_padding: bool = False,
 ) -> Prepared:
-    """Checked computations for one attention call, all in the same dtype.
+    """Check one attention call and split it into computations that all have the same dtype.
 
-    With `keeps_padding`, every computation has all queries and keys, padding included.
+    With `keeps_padding`, every computation includes the padded queries and keys.
     """
     queries, keys, values = check_qkv(queries, keys, values)
     has_own_offsets = isinstance(rules.offset, Tensor)
@@ -239,7 +239,7 @@ def _separate(
     rules: Rules,
     lengths: tuple[list[int], list[int]],
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Rules]]:
-    """Tensors and rules for each sequence, cropped to its lengths."""
+    """Tensors and rules for each sequence, cut to the lengths of that sequence."""
     batch, offset = len(queries), rules.offset
     if isinstance(offset, Tensor):
         _check_shape(offset, "offset", batch)
@@ -263,9 +263,9 @@ def _separate(
 
 
 def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The tensors, in autocast's dtype if it is on; values expanded to the keys' batch and heads.
+    """Raise ShapeError if the tensors do not fit together; return them, ready for a computation.
 
-    Raises ShapeError if they do not fit together.
+    Under autocast they get its dtype. The values are expanded to the keys' batch and heads.
     """
     tensors = (queries, keys, values)
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
@@ -349,16 +349,16 @@ def _check_shape(tensor: Tensor, name: str, batch: int) -> None:
 
 
 def _is_real(lengths: Tensor, name: str, padded: Tensor) -> Bool[Tensor, "batch position"]:
-    """Which positions of padded queries or keys are real: those before their sequence's length."""
+    """Which positions of padded queries or keys are real: those within the sequence's length."""
     _check_shape(lengths, name, padded.shape[0])
     positions = torch.arange(padded.shape[2], device=padded.device)
     return positions < lengths.to(padded.device)[:, None]
 
 
-def beside_sinks(
+def add_sinks(
     lse: Float[Tensor, "batch heads query"], sinks: Float[Tensor, " heads"]
 ) -> tuple[Float[Tensor, "batch heads query 1"], Float[Tensor, "batch heads query"]]:
-    """Share of each row's softmax that its sink leaves to the keys, and the lse with the sink."""
+    """Share of each row's softmax that the sink leaves to the keys, and the lse with the sink."""
     logits = sinks[:, None].to(lse.dtype)
     lowest = logits.clamp(min=torch.finfo(lse.dtype).min)  # -inf (closed sink) may give NaN
     joint = torch.where(logits == -math.inf, lse, torch.logaddexp(lse, lowest))

@@ -1,8 +1,8 @@
 """Test whether this machine can really run the low-precision kernels its processor advertises.
 
-Some virtual machines advertise AMX, the processor's matrix unit, but kill a process that uses it.
-So the trial runs in another process. This module needs only the standard library and imports
-nothing from headwise, so that it can run before torch is loaded.
+Some virtual machines advertise AMX, the processor's matrix unit, but kill a process that uses it,
+so the test runs in another process. This module imports only the standard library, so that it can
+run before torch is loaded.
 """
 
 import os
@@ -25,7 +25,7 @@ torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 
 
 def low_precision_is_safe() -> bool:
-    """Whether a bfloat16 matrix product runs here without a crash; starts Python and torch once."""
+    """Whether a bfloat16 matrix product runs here without a crash; starts another Python."""
     trial = subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False)
     return trial.returncode == 0
 

@@ -1,8 +1,8 @@
 """Reference: attention one sequence and one head at a time, to test every fast path against.
 
-In: the same tensors, rules and layers as the fast code. Out: every step of every head, in the dtype
-of the tensors (float64 in tests). It uses no fused kernel. It shares rotary frequencies, slopes and
-buckets with the fast code; tests compare these with transformers.
+Returns every step of every head in the dtype of the tensors (float64 in tests), without any fused
+kernel. Rotary frequencies, slopes and buckets come from the fast code; tests compare these with
+transformers.
 """
 
 import math
@@ -34,7 +34,7 @@ class HeadSteps(NamedTuple):
     scaled: Float[Tensor, "query key"]
     """Scores times the scale, after the softcap."""
     masked: Float[Tensor, "query key"]
-    """Scaled scores with biases added, and minus infinity where a query may not attend."""
+    """Scaled scores plus biases, and minus infinity where a query may not attend to a key."""
     weights: Float[Tensor, "query key"]
     mixed: Float[Tensor, "query d_value"]
     lse: Float[Tensor, " query"]
@@ -59,7 +59,7 @@ def head_steps(
     batch: int = 0,
     head: int = 0,
 ) -> HeadSteps:
-    """Attention of one head on one sequence, which has index `batch` in the rules' tensors."""
+    """Attention of one head on the sequence that has index `batch` in the rules' tensors."""
     scale = 1 / math.sqrt(queries.shape[1]) if rules.scale is None else rules.scale
     scores = queries @ keys.T
     scaled = scores * scale
@@ -81,7 +81,7 @@ def head_steps(
 def bias_by_definition(
     rules: Rules, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
-    """Bias that the rules add to each score; minus infinity where a query may not attend."""
+    """Bias that the rules add to each score; minus infinity where a query may not see a key."""
     position = _value_for(rules.offset, batch, default=num_keys - num_queries)
     real_keys = _value_for(rules.lengths, batch, default=num_keys)
     real_queries = _value_for(rules.query_lengths, batch, default=num_queries)
@@ -110,7 +110,7 @@ def bias_by_definition(
 
 
 def _value_for(setting: int | Tensor | None, batch: int, *, default: int) -> int:
-    """One sequence's value for a setting that may be shared by all sequences or omitted."""
+    """One sequence's value of a setting that all sequences may share or that may be omitted."""
     if setting is None:
         return default
     return int(setting[batch]) if isinstance(setting, Tensor) else setting
@@ -124,7 +124,7 @@ def layer_by_definition(
     mask: Tensor | None = None,
     gates: Float[Tensor, " heads"] | None = None,
 ) -> LayerSteps:
-    """A layer on one sequence, with each head's own slices of Wq, Wk, Wv and Wo; no dropout."""
+    """A layer without dropout on one sequence, from each head's slices of Wq, Wk, Wv and Wo."""
     source, distance_bias = x if context is None else context, None
     if layer.relative_bias is not None and isinstance(layer.position, RelativeBias):
         reach = layer.position.max_distance
@@ -174,11 +174,10 @@ def _rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
 
 def _rotate(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
     """Each pair of channels multiplied by `exp(i * position * frequency)`, as complex numbers."""
-    d_rotary = x.shape[1] if rotary.d_rotary is None else rotary.d_rotary
-    frequencies, factor = rotary_frequencies(rotary, d_rotary)
+    frequencies, factor = rotary_frequencies(rotary, x.shape[1])
     angles = torch.arange(first, first + len(x), dtype=torch.float64)[:, None] * frequencies
     phases = torch.polar(torch.full_like(angles, factor), angles)
-    half = d_rotary // 2
+    half, d_rotary = len(frequencies), 2 * len(frequencies)
     if rotary.layout == "half":
         pairs = torch.complex(x[:, :half], x[:, half:d_rotary]) * phases
         rotated = torch.cat([pairs.real, pairs.imag], 1)

@@ -1,7 +1,7 @@
 """Rules: which keys a query may see in an attention computation, and how scores become weights.
 
-In: a caller's options, checked as far as possible without the queries and keys. Out: `Rules`, and
-the `Band` of keys that each query may see. `prepare.py` checks the rules against queries and keys.
+`Rules` checks a caller's options as far as possible without the queries and keys; `prepare.py`
+checks the rest.
 """
 
 import math
@@ -36,7 +36,7 @@ class Rules:
     is_causal: bool = False
     """Whether each query sees only keys up to its own position."""
     window: Window | None = None
-    """`w` keys on each side, counting the query's own; or `(before, after)`, None = no bound."""
+    """`w`: only keys less than `w` positions away; or `(before, after)`, where None = no bound."""
     lengths: Int[Tensor, " batch"] | None = None
     """Number of real keys in each right-padded sequence."""
     query_lengths: Int[Tensor, " batch"] | None = None
@@ -48,7 +48,7 @@ class Rules:
     slopes: Float[Tensor, " heads"] | None = None
     """ALiBi: each head's penalty per position of distance."""
     distance_bias: Float[Tensor, "heads distances"] | None = None
-    """Bias for each `key - query`; the middle column is distance 0, the end columns repeat."""
+    """Bias for each `key - query`; the middle column is for 0, the end columns for all beyond."""
     scale: float | None = None
     """Factor on the scores; None = 1 / sqrt(d_key)."""
     softcap: float | None = None
@@ -59,7 +59,6 @@ class Rules:
     """Probability of dropping each weight; the others are scaled up."""
 
     def __post_init__(self) -> None:
-        """Reject values that are invalid for any queries and keys."""
         for name in ("softcap", "dropout", "scale"):
             number = getattr(self, name)
             if number is not None and not hasattr(number, "__float__"):
@@ -166,12 +165,12 @@ class Band:
 
     @property
     def is_causal(self) -> bool:
-        """Whether queries see all keys up to their own, with the first query at key 0 or later."""
+        """Whether every query sees all keys up to its own, and the first is at key 0 or later."""
         return self.before is None and self.after == 0 and self.offset >= 0
 
     @property
     def is_triangle(self) -> bool:
-        """Whether it is causal from the first key on, like a fused kernel's own causal flag."""
+        """Whether the band is causal from the first key on, as a fused kernel's flag means it."""
         return self.is_causal and self.offset == 0
 
     def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
@@ -213,7 +212,7 @@ class Band:
 
 
 def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
-    """`mask`, bool or additive, changed to also hide the pairs that are not `allowed`."""
+    """A bool or additive mask that hides what `mask` hides and the pairs that are not `allowed`."""
     if mask is None:
         return allowed
     if mask.dtype == torch.bool:
@@ -222,20 +221,17 @@ def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
 
 
 def as_4d_mask(mask: Tensor) -> Tensor:
-    """The mask as bool or float `[#batch #heads query key]`; True means may attend."""
+    """The mask as bool (True: may attend) or float, `[#batch #heads query key]`."""
+    if not 2 <= mask.dim() <= 4:
+        raise MaskError(
+            f"the mask has {mask.dim()} axes {list(mask.shape)}: give [query, key], "
+            "[batch, query, key] or [batch, heads, query, key]"
+        )
     if not mask.is_floating_point() and mask.dtype != torch.bool:
         mask = mask != 0
-    match mask.dim():
-        case 2:
-            return mask[None, None]
-        case 3:
-            return mask[:, None]
-        case 4:
-            return mask
-    raise MaskError(
-        f"the mask has {mask.dim()} axes {list(mask.shape)}: give [query, key], "
-        "[batch, query, key] or [batch, heads, query, key]"
-    )
+    if mask.dim() == 3:
+        return mask[:, None]
+    return mask[None, None] if mask.dim() == 2 else mask
 
 
 def mask_part(

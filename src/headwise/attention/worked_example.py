@@ -1,7 +1,4 @@
-"""Worked examples: a two-token sentence to compute by hand, and a table of shapes.
-
-In: nothing, or sizes. Out: a layer and its input, or named shapes taken from a real computation.
-"""
+"""Worked examples: a two-token sentence to compute by hand, and a table of shapes."""
 
 from typing import NamedTuple
 
@@ -46,7 +43,7 @@ class NamedShape(NamedTuple):
 
 
 def dimensions(batch: int, position: int, d_model: int, num_heads: int) -> list[NamedShape]:
-    """Shape after each step of a forward pass, taken from the tensors of a real one."""
+    """Shape after each step of a forward pass, read from the tensors of a real one."""
     layer = MultiHeadAttention(d_model, num_heads)
     x = torch.zeros(batch, position, d_model)
     projected = layer.Wq(x)

@@ -3,16 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.drawing.html import (
-    FONT,
-    Html,
-    join_html,
-    label_width,
-    svg_image,
-    svg_text,
-    tag,
-    to_html,
-)
+from headwise.drawing.html import FONT, Html, label_width, svg_image, svg_text, tag, to_html
 from headwise.errors import OptionError
 
 RAMP = (
@@ -22,7 +13,7 @@ RAMP = (
 """ColorBrewer's Blues, from 0 to the largest number in the image."""
 CELL, GAP, SCALE_WIDTH, SCALE_STEPS = 18, 26, 60, 32
 MOST_LABELS = 96
-"""With more labels, they become unreadable and a map has over nine thousand cells."""
+"""A map with more rows or columns would be unreadable, with over nine thousand cells."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +35,8 @@ class HeatMap:
         """Height of the name, the column labels and the cells."""
         return FONT + 8 + label_width(self.columns) + CELL * len(self.rows)
 
-    def draw(self, largest: float) -> Html:
-        """SVG of the map with its top left corner at (0, 0); a cell's tooltip shows its number."""
+    def draw(self, largest: float) -> list[Html]:
+        """SVG elements of the map, with its top left corner at (0, 0); every cell has a tooltip."""
         size = {"width": CELL * len(self.columns), "height": CELL * len(self.rows)}
         left, top = self.width - size["width"], self.height - size["height"]
         middle = (CELL + 0.72 * FONT) / 2  # baseline of text centred in a cell
@@ -64,11 +55,11 @@ class HeatMap:
                 )
                 parts.append(Html(cell))
         border = {"fill": "none", "stroke": "#8a8a8a", "stroke_width": 0.6}
-        return join_html([*parts, tag("rect", x=left, y=top, **size, **border)])
+        return [*parts, tag("rect", x=left, y=top, **size, **border)]
 
 
 def colour(share: float) -> str:
-    """The colour for a number that is given as a share of the largest.
+    """The colour of a cell whose number is this share of the largest number.
 
     >>> colour(0.0), colour(1.0)
     ('#f7fbff', '#08306b')
@@ -99,7 +90,7 @@ def heat_svg(maps: Sequence[HeatMap]) -> str:
     for place, heat_map in enumerate(maps):
         row, column = divmod(place, num_columns)
         corner = f"translate({GAP / 2 + column * width:.0f} {GAP / 2 + row * height:.0f})"
-        parts.append(tag("g", heat_map.draw(largest), transform=corner))
+        parts.append(tag("g", *heat_map.draw(largest), transform=corner))
     x, top = num_columns * width, GAP / 2 + FONT + 8
     length = min(160.0, height - GAP - FONT - 8)
     step = length / SCALE_STEPS
@@ -107,9 +98,7 @@ def heat_svg(maps: Sequence[HeatMap]) -> str:
         y, fill = top + length - step * (place + 1), colour((place + 0.5) / SCALE_STEPS)
         size = {"width": 10, "height": f"{step + 0.3:.2f}"}
         parts.append(tag("rect", x=x, y=f"{y:.2f}", **size, fill=fill))
-    ends = [
-        svg_text(x + 14, top + FONT * 0.7, f"{largest:.2f}"),
-        svg_text(x + 14, top + length, "0"),
-    ]
+    parts.append(svg_text(x + 14, top + FONT * 0.7, f"{largest:.2f}"))
+    parts.append(svg_text(x + 14, top + length, "0"))
     title = f"Attention weights of {', '.join(heat_map.name for heat_map in maps)}"
-    return svg_image(title, x + SCALE_WIDTH, num_rows * height, *parts, *ends)
+    return svg_image(title, x + SCALE_WIDTH, num_rows * height, *parts)

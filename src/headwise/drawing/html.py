@@ -1,7 +1,6 @@
 """HTML and SVG from text and numbers: tags, sections, bars, images, pages.
 
-Everything except `Html` is escaped here, so no model name or token can become a tag. Tables are in
-headwise.drawing.table; kinds of images are in plots and heatmap.
+Everything except `Html` is escaped here, so that no model name or token can become a tag.
 """
 
 import math
@@ -44,7 +43,7 @@ def to_html(value: object) -> str:
 
 
 def tag(name: str, *inner: object, **attributes: object) -> Html:
-    """An element; the attribute `class_` becomes class, and `_` inside a name becomes a hyphen.
+    """An element; in the names of attributes, a final `_` is dropped and others become hyphens.
 
     >>> tag("b", "a < b", class_="strong")
     '<b class="strong">a &lt; b</b>'
@@ -57,12 +56,12 @@ def tag(name: str, *inner: object, **attributes: object) -> Html:
 
 
 def join_html(parts: Iterable[object], separator: str = "") -> Html:
-    """Several parts as one piece of HTML."""
+    """The parts as one piece of HTML."""
     return Html(escape(separator).join(map(to_html, parts)))
 
 
 def section(name: str, title: str, *parts: object) -> Html:
-    """A part of the page with a heading; `name` is its anchor."""
+    """A section of a page, with a heading; links to the section use `#name`."""
     heading = tag("h2", title, id=f"{name}-title")
     return tag("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
 
@@ -103,7 +102,7 @@ def svg_image(title: str, width: int | float, height: int | float, *parts: Html)
 def svg_text(
     x: int | float, y: int | float, text: str, anchor: str = "start", **attributes: object
 ) -> Html:
-    """A line of text that starts, ends or is centred at `x`."""
+    """A line of text; `anchor` says which point of it is at `x`: start, middle or end."""
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, **attributes)
 
 
@@ -113,7 +112,7 @@ def label_width(labels: Sequence[str]) -> int:
 
 
 def figure_html(svg: str, label: str, caption: object) -> Html:
-    """An SVG image from headwise.drawing in a page, with an accessible name and a caption."""
+    """An SVG image from headwise.drawing as part of a page, with a label and a caption."""
     assert svg.startswith("<svg") and ' role="img"' in svg, "not an image from headwise.drawing"
     inside = svg.strip().replace(SVG_NAMESPACE, "", 1)
     inside = inside.replace(' role="img"', f' role="img" aria-label="{to_html(label)}"', 1)
@@ -121,7 +120,7 @@ def figure_html(svg: str, label: str, caption: object) -> Html:
 
 
 def fact_list(pairs: Iterable[tuple[str, object]]) -> Html:
-    """A list of names and values; pairs without a value are dropped."""
+    """A list of names and values, without the pairs whose value is missing or empty."""
     known = [(name, value) for name, value in pairs if value not in (None, "")]
     return tag("dl", *(join_html([tag("dt", name), tag("dd", value)]) for name, value in known))
 

@@ -1,8 +1,7 @@
 """Line plots as one SVG image that is readable in greyscale, with no label on top of a line.
 
-In: lines of points, some with a spread, and marks on either axis. Out: SVG text. Names of lines and
-levels are to the right of the plot, at the height where the line ends, and names of marks are above
-the plot, so that no line can overlap them.
+Names of lines and levels are to the right of the plot, each level with the end of its line; names
+of marks are above the plot.
 """
 
 import math
@@ -23,13 +22,13 @@ MARKERS = (
     *("M0 1.3L1.2-.9H-1.2Z", "M-1.2-.4H-.4V-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2Z"),
     *("M-1.2-1.2L0-.4L1.2-1.2V1.2L0 .4L-1.2 1.2Z", "M-1.2-.6H1.2V.6H-1.2Z"),
 )
-"""Shapes centred at (0, 0), one more than there are colours: pairs repeat after 56 lines."""
+"""Shapes centred at (0, 0), one more than colours, so that no pair repeats within 56 lines."""
 PLOT_WIDTH, PLOT_HEIGHT, EDGE, LEADING = 440.0, 280.0, 14.0, 15.0
 KEY = 52.0
 """Distance from the plot to the names on its right, with space for a leader line and a sample."""
 MARKER_SIZE, MOST_MARKERS, MOST_STEPS, MOST_LETTERS = 3, 24, 6, 76
 LARGEST, TINY = 1e250, 1e-250
-"""Larger numbers are omitted like infinities, because a margin around them would overflow."""
+"""Larger numbers are left out like infinities, because a margin around them would overflow."""
 GREY, FAINT = "#6a6a6a", "#e4e4e4"
 
 Number = float | int  # the type checks in the tests do not accept an int as a float
@@ -47,14 +46,14 @@ class Line:
     spread: tuple[Point, ...] | None = None
     is_dashed: bool = False
     has_bars: bool = False
-    """Whether the spread is drawn as error bars instead of a band, for discrete x values."""
+    """Whether the spread is drawn as error bars, for discrete x values, instead of a band."""
 
 
 def elbow(points: Iterable[Point]) -> float:
-    """The x where a curve is farthest from the chord between its ends; NaN if it is straight.
+    """The smallest x where a curve is farthest from the chord between its ends; NaN if straight.
 
-    In a tie, the smaller x. This is Kneedle without smoothing; the units of the axes do not matter:
-    https://doi.org/10.1109/ICDCSW.2011.20
+    This is Kneedle without smoothing (https://doi.org/10.1109/ICDCSW.2011.20). The units of the
+    axes do not matter.
 
     >>> elbow([(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (3.0, 4.0)])
     2.0
@@ -83,8 +82,8 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
 ) -> str:
     """The lines in one image, with vertical marks and horizontal levels.
 
-    Numbers that are not finite leave a gap in their line; with `log_y`, so do numbers that are not
-    positive. With `is_percent_x`, an x of 1 is written as 100%. `x_names` replaces the x ticks.
+    Points with numbers that are not finite, or with `log_y` not positive, leave a gap in the line.
+    With `is_percent_x`, an x of 1 is written as 100%. `x_names` replaces the ticks of the x axis.
     """
     marks = tuple(mark for mark in marks if _is_shown(mark[0]))
     levels = tuple(level for level in levels if _is_shown(level[0], is_log=log_y))
@@ -133,7 +132,7 @@ class PlotAxis:
     is_log: bool = False
 
     def place(self, value: Number) -> float:
-        """Coordinate of a number in the image; the nearer end if it is off the axis."""
+        """Coordinate of a number in the image; the nearer end of the axis if it is beyond that."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.is_log:
             value, low, high = math.log(value), math.log(low), math.log(high)
@@ -142,7 +141,7 @@ class PlotAxis:
     def ticks(self) -> list[float]:
         """Two or more round numbers on the axis, with at most six steps between them.
 
-        On a log axis, these are powers of ten, plus 2 and 5 times each power if there are few.
+        On a log axis they are powers of ten, and 2 and 5 times each if there are few powers.
 
         >>> PlotAxis(0.0, 47.0, start=0.0, end=1.0).ticks()
         [0.0, 10.0, 20.0, 30.0, 40.0]
@@ -176,7 +175,7 @@ class _Frame:
         return [self.at(x, y) for x, y in line.points]
 
     def band(self, line: Line) -> list[tuple[Point, Point] | None]:
-        """Coordinates of the spread's low and high ends, by point; None if they cannot be drawn."""
+        """Coordinates of the spread's two ends at each point; None if they cannot be drawn."""
         ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
             upper = self.at(x, high) if low <= high else None
@@ -189,7 +188,7 @@ def _is_shown(value: Number, *, is_log: bool = False) -> bool:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """The smallest round step that divides the range from `low` to `high` into at most six."""
+    """The smallest round step that divides the range into at most MOST_STEPS parts."""
     least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     return next(times * power for times in (1, 2, 5, 10, 20) if times * power >= least)
@@ -225,7 +224,7 @@ def _x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
 
 
 def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
-    """Ends of the y axis: the ticks that enclose the values, or a small margin on a log axis."""
+    """Ends of the y axis: the nearest ticks around the values, or a small margin on a log axis."""
     values = [at for at, _ in levels]
     for line in lines:
         spread = line.spread or [(y, y) for _, y in line.points]
@@ -244,7 +243,7 @@ def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
 
 
 class _Entry(NamedTuple):
-    """A name to the right of the plot, its preferred height, and a sample of its line."""
+    """The name of a line, to the right of the plot, with a sample of the line."""
 
     height: float
     name: str
@@ -254,11 +253,11 @@ class _Entry(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """A name above the plot, to the right of a vertical line; rows count upwards."""
+    """The name of a vertical line, above the plot and to the right of the line."""
 
     name: str
     x: float
-    row: int
+    row: int  # counted upwards
 
 
 def _key_entries(frame: _Frame, lines: Sequence[Line], levels: Named) -> list[_Entry]:
@@ -293,7 +292,7 @@ def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def _place_marks(x: PlotAxis, marks: Named) -> list[_Mark]:
-    """The marks, each placed above those to its right that its name would overlap."""
+    """The marks, each in a row above the marks to its right that its name would overlap."""
     placed: list[_Mark] = []
     for at, name in sorted(marks, reverse=True):
         here = x.place(at)
@@ -362,7 +361,7 @@ def _draw_mark(frame: _Frame, mark: _Mark) -> Iterator[Html]:
 
 
 def _draw_key(frame: _Frame, entries: Sequence[_Entry]) -> Iterator[Html]:
-    """The names on the right, each with a sample and, if moved, a leader to the end of its line."""
+    """The names on the right, with samples; a moved name has a leader from the end of its line."""
     ordered = sorted(entries, key=lambda entry: entry.height)
     right, start = frame.x.end, frame.x.end + KEY - 30
     heights = _spread_out([entry.height for entry in ordered], frame.y.end, frame.y.start)
@@ -383,7 +382,7 @@ def _path(points: Iterable[Point]) -> str:
 
 
 def _marker(place: int, at: Point, inner: Html | str = "") -> Html:
-    """The shape of line number `place`; hollow once every shape has been used."""
+    """The marker of line number `place`: filled until every shape has been used, then hollow."""
     colour = COLOURS[place % len(COLOURS)]
     fill = "#ffffff" if place // len(MARKERS) % 2 else colour
     moved = f"translate({at[0]:.1f} {at[1]:.1f}) scale({MARKER_SIZE})"

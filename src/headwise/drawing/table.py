@@ -1,7 +1,4 @@
-"""Table: columns and rows of text, rendered for a terminal, an HTML page or Markdown.
-
-Numbers become text in headwise.formats; HTML tags come from headwise.drawing.html.
-"""
+"""Table: columns and rows of text, rendered for a terminal, an HTML page or Markdown."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +43,7 @@ class Table:
     ) -> "RichTable":
         """A rich table, with a rule below the header or a dim header.
 
-        `styles` maps the text of a cell to its rich style.
+        `styles` maps the texts of cells to rich styles.
         """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
@@ -70,10 +67,7 @@ class Table:
         return table
 
     def to_html(self) -> Html:
-        """An HTML table that scrolls sideways on a narrow screen; empty if there are no rows.
-
-        `Html` cells are not escaped.
-        """
+        """An HTML table that scrolls sideways on a narrow screen; empty if there are no rows."""
         if not self.rows:
             return Html("")
         classes = [{"class_": "n"} if name in self.numeric else {} for name in self.columns]

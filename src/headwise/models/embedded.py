@@ -1,7 +1,6 @@
 """Embedded models: two real models from the package index, for use without a model hub.
 
-In: a model's short name. Out: the file with its weights, and the file's digest. Finds the file
-without importing the model's package, so the package's dependencies are not needed.
+Finds a model's file without importing its package, whose dependencies are then not needed.
 """
 
 import hashlib

@@ -1,8 +1,4 @@
-"""Cut models: finds the class that loads an exported directory.
-
-In: a directory whose config.json has the block that `cut` wrote. Out: a subclass of `CutMixin` and
-the model's transformers class. Code in the directory is not run.
-"""
+"""Cut models: finds the class that loads an exported directory, without running code in it."""
 
 import json
 from pathlib import Path
@@ -15,15 +11,15 @@ from headwise.errors import ModelError
 from headwise.models.exported_modeling import CutMixin
 
 BLOCK = "headwise"
-"""Key of the cut's description in config.json."""
+"""Key in config.json of the block that `cut` writes."""
 FORMAT = 1
-"""Format version of the cut's description."""
+"""Version of the block's format."""
 
 
 def find_cut_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel] | None:
-    """The class that loads a cut model's directory; None if the model there is not cut.
+    """The class that builds the cut model in a directory; None if the model there is not cut.
 
-    Transformers alone cannot build a cut model. `keeps_head` includes the prediction head.
+    With `keeps_head`, the class has the model's prediction head.
     """
     if not (folder / "config.json").is_file():
         return None

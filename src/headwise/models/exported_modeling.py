@@ -1,10 +1,8 @@
 """Cut modeling: gives a new transformers model the shape of a model whose heads were cut.
 
-In: a model, and the block that `cut` wrote into its config. Out: the same model with the shapes,
-attributes and emptied layers of the cut one, ready for its weights. This module imports only torch
-and transformers, because its source is copied into exported model directories.
-
-The block is plain JSON, and its paths are relative to `model.base_model`:
+This module imports only torch and transformers, because it is copied into exported directories. The
+shape comes from the block that `cut` wrote into the model's config. The block is plain JSON, and
+its paths are relative to `model.base_model`:
 
     format      1
     parameters  new shape of every parameter or buffer that became smaller
@@ -27,7 +25,6 @@ class CutMixin:
     """Mixin for a transformers model class: builds the cut model that the config describes."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
-        """Build the uncut model, then give it the cut model's shape if the config has a block."""
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         block = getattr(config, "headwise", None)
         if block:
@@ -90,12 +87,11 @@ class OwnConfig:
     """A module's own values for some settings, and the model's config for all others."""
 
     def __init__(self, shared: Any, values: dict[str, Any]) -> None:
-        """Keep the model's config and this module's own values."""
         self.shared = shared
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        """A setting from the model's config, except its internal attention implementation."""
+        """A setting from the model's config, but not the config's own attention implementation."""
         if name.startswith("__") or name in ("shared", "_attn_implementation_internal"):
             raise AttributeError(name)
         return getattr(self.shared, name)
@@ -104,8 +100,8 @@ class OwnConfig:
 def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
     """Output of an attention module without heads: as if all its heads were silent.
 
-    Before dropout, residual sum and norm, this is the output projection's bias, or a tensor of
-    width 0 if the projection is outside the module.
+    Before dropout, residual sum and norm, the output is the output projection's bias, or a tensor
+    of width 0 if that projection is outside the module.
     """
     hidden = args[0] if args else kwargs["hidden_states"]
     output = hidden.new_zeros(*hidden.shape[:-1], 0)
@@ -137,10 +133,10 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
 
     Also adds one number per token to the cache, because models derive positions from its length.
     """
-    states = next((kwargs[name] for name in CROSS_STATES if kwargs.get(name) is not None), None)
-    if states is not None:  # no position depends on the length of the encoder's output
-        num_states: int = states.shape[1]
-        return num_states
+    for name in ("key_value_states", "encoder_hidden_states"):
+        if kwargs.get(name) is not None:  # no position depends on an encoder's length
+            num_states: int = kwargs[name].shape[1]
+            return num_states
     caches = [value for value in (*args, *kwargs.values()) if isinstance(value, Cache)]
     count = hidden.new_zeros(len(hidden), 1, hidden.shape[1], 1)
     for cache in caches:
@@ -151,10 +147,6 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
     return count.shape[2]
 
 
-CROSS_STATES = ("key_value_states", "encoder_hidden_states")
-"""Names of arguments that pass an encoder's output to cross-attention."""
-
-
 def attend_with_part(
     module: Any,
     facts: dict[str, Any],
@@ -162,7 +154,7 @@ def attend_with_part(
     output_attentions: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run the module's attention with only its own heads' part of a bias for all heads."""
+    """Run the module's attention with its remaining heads' part of a bias for all heads."""
     if output_attentions is not None:  # in the signature, because callers look for it there
         kwargs["output_attentions"] = output_attentions
     bias = bias_of_all_heads(module, facts, args, kwargs)
@@ -177,9 +169,7 @@ def attend_with_part(
     else:
         kwargs = {**kwargs, facts["argument"]: part}
     outputs = type(module).forward(module, *args, **kwargs)
-    if facts["is_passed_on"]:
-        return outputs[0], bias, *outputs[2:]
-    return outputs
+    return (outputs[0], bias, *outputs[2:]) if facts["is_passed_on"] else outputs
 
 
 def bias_of_all_heads(module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -1,8 +1,7 @@
 """Families: a table of facts that locate the heads in known attention modules.
 
-In: an attention module. Out: its row of the table. `watching/` reads from it where the output
-projection is and whether the module returns its weights; `pruning/surgery/` reads which parameters
-belong to heads, or why the heads cannot be cut. Users add a row for a new family with `add_family`.
+`watching/` looks up where a module's output projection is and whether the module returns its
+weights; `pruning/surgery/` looks up which parameters belong to heads, or why heads cannot be cut.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias that is added to scores: computed once for all heads, and shared by all layers."""
+    """A bias on the scores that is computed once for all heads and shared by all layers."""
 
     argument: str
     place: int
@@ -25,12 +24,12 @@ class Bias:
     axis: int
     """Index of the head axis."""
     is_passed_on: bool = False
-    """Whether the first layer computes the bias and each layer passes it on, as in T5."""
+    """Whether the first layer computes the bias and each layer passes it to the next, as in T5."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Facts about some classes of attention modules, needed to watch and cut their heads."""
+    """Facts needed to watch and cut the heads of some classes of attention modules."""
 
     classes: tuple[str, ...]
     output: str
@@ -48,7 +47,7 @@ class Family:
     norms: tuple[str, ...] = ()
     """Norms applied to queries and keys; a cut is exact if each norm spans a single head."""
     widths: tuple[str, ...] = ("all_head_size", "inner_dim")
-    """Attributes with the total width of all heads."""
+    """Attributes that store the total width of all heads."""
     reads_config: bool = False
     """Whether the module reads the number of heads from its config on every call."""
     bias: Bias | None = None
@@ -63,7 +62,7 @@ class Family:
     latent: str = ""
     """The projection whose output is cached instead of keys and values, if there is one."""
     key_size: str = ""
-    """The attribute with the width of a key, if values have another width."""
+    """The attribute that stores the width of a key, if values have another width."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Options of a module or its config that prevent cutting, with the reason for each."""
     returns_weights: bool = False
@@ -76,7 +75,7 @@ NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
 NUM_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 NUM_GROUPS = ("num_key_value_groups",)
 HEAD_SIZES = ("v_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
-"""Names of attributes for a module's numbers of heads and its head size."""
+"""Attributes in which modules store their numbers of heads and their head size."""
 
 Q_K_V = ("q_proj", "k_proj", "v_proj")
 QUERY_KEY_VALUE = ("query", "key", "value")
@@ -246,15 +245,15 @@ STACKS = {
     "encoder": "encoder",
     "decoder": "decoder",
 }
-"""Stack of everything inside a module with that name; the first such module in a path counts."""
+"""Stack of everything inside a module of that name; the outermost such module decides."""
 OUTPUT_PROJECTIONS = (
     *("o_proj", "out_proj", "c_proj", "Wo", "out_lin", "o", "dense", "proj", "../output/dense"),
 )
-"""Paths to try, in order, for the output projection of an attention module without a row."""
+"""Paths to try, in order, to find the output projection of a module that is not in the table."""
 
 
 def add_family(row: Family) -> None:
-    """Add a row for attention modules that are unknown to headwise, until this process ends.
+    """Add a row for attention modules that headwise does not know, until this process ends.
 
     Raises OptionError if the row has no class name, or one that is already known.
     """
@@ -279,7 +278,7 @@ def add_family(row: Family) -> None:
 
 
 def find_family(module: nn.Module) -> Family | None:
-    """First row that names the module's class and a projection it has; None if there is none."""
+    """The first row for the module's class with a projection that it has; None if no row fits."""
     class_name = type(module).__name__
     for row in FAMILIES:
         if class_name in row.classes:

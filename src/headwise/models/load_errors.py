@@ -1,8 +1,4 @@
-"""Load errors: turns exceptions from transformers, the hub and GGUF files into one sentence.
-
-In: a block of code that loads files. Out: the same block without log messages, and with its errors
-as `ModelError`. This module loads nothing itself.
-"""
+"""Load errors: turns exceptions from transformers, the hub and GGUF files into one sentence."""
 
 import functools
 from collections.abc import Iterator
@@ -24,14 +20,14 @@ from headwise.models.embedded import WHAT_WORKS
 LONGEST_REASON = 240
 """Maximum number of characters to quote from another library's error message."""
 PATCHED = RLock()
-"""Lock to hold while process-wide settings are changed, until they are restored."""
+"""Lock to hold from changing process-wide settings until restoring them."""
 
 
 @contextmanager
 def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
-    """Turn any error from loading `name` inside the block into a ModelError of one sentence.
+    """Turn any error inside the block, which loads `name`, into a ModelError of one sentence.
 
-    If `is_local`, the files are on disk and no error is explained as a failed download.
+    With `is_local`, the files are on disk, so no error is explained as a failed download.
     """
     try:
         yield
@@ -65,7 +61,7 @@ def one_sentence(error: Exception) -> str:
 
 @contextmanager
 def parse_gguf_once() -> Iterator[None]:
-    """Parse a GGUF file once inside the block, not once each for config, weights and tokenizer."""
+    """Parse a GGUF file only once inside the block, for config, weights and tokenizer together."""
     if find_spec("gguf") is None:
         yield
         return

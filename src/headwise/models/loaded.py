@@ -1,7 +1,6 @@
 """Models in memory: one record for a model, its tokenizer and its files.
 
-In: a name, a directory, a loaded model or a torch module. Out: a `LoadedModel` from
-`open_model`, or the bare module from `as_module`. `loading.py` loads the files.
+`open_model` accepts every kind of model; `loading.py` loads the files of one that has a name.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ class LoadedModel:
     tokenizer: Any
     about: dict[str, Any] = field(default_factory=dict)
     """Path or id, revision, digest, class and dtype; for a cut model also `kept`: the remaining
-    heads of each changed layer, by their numbers in the uncut model."""
+    heads of each changed layer, with their numbers in the uncut model."""
     folder: Path | None = None
     """Directory of the model's files; None if unknown."""
 

@@ -1,9 +1,6 @@
 """Loading: reads a model and its tokenizer from a package, a directory or a model hub.
 
-In: `minilm`, `smollm2`, a directory, or a hub id. Out: a `LoadedModel` in evaluation mode, whose
-`about` describes what was loaded. Pickled weights are never read, and a model's own code runs only
-if `LoadOptions` allows it. `load_errors.py` turns errors from transformers and the hub into one
-sentence.
+Pickled weights are never read, and a model's own code runs only if `LoadOptions` allows it.
 """
 
 import difflib
@@ -29,10 +26,10 @@ from headwise.models.loaded import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
-"""Stands for the dtype in which the weights were saved."""
+"""Name for the dtype in which the weights were saved."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
 POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
-"""Parts after the last attention layer: a checkpoint may lack them unless they are needed."""
+"""Parts after the last attention layer, which a checkpoint may lack unless they are needed."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,13 @@ class LoadOptions:
     revision: str | None = None
     allows_remote_code: bool = False
     device_map: str | None = None
-    """Passed to transformers to spread layers over devices, for instance `auto`."""
+    """Passed to transformers to spread layers over devices, such as "auto"."""
     keeps_head: bool = False
     """Whether to load the prediction head that the config names."""
     needs_tokenizer: bool = True
-    """Whether to reject a text model's directory if it has no tokenizer."""
+    """Whether to reject the directory of a text model if it contains no tokenizer."""
 
     def __post_init__(self) -> None:
-        """Reject unknown dtypes and unavailable devices."""
         if isinstance(self.dtype, torch.dtype):
             object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
         known = (*DTYPES, AS_SAVED)
@@ -105,8 +101,8 @@ def load(
 ) -> LoadedModel:
     """Load an exported model with its prediction head, and its tokenizer if it has one.
 
-    Weights keep the dtype in which they were saved unless `dtype` is given. A name instead of a
-    directory is passed to `load_model` and loaded in float32 unless `dtype` is given.
+    By default, weights keep the dtype in which they were saved. `path` may also be a name for
+    `load_model`; such a model is loaded in float32 by default.
     """
     is_name = not isinstance(path, str | PathLike) or not Path(path).expanduser().is_dir()
     default = "float32" if is_name else AS_SAVED
@@ -230,12 +226,10 @@ def _check_complete(name: str, notes: dict[str, Any], *, keeps_head: bool) -> No
 
 @torch.no_grad()
 def _check_not_nan(name: str, model: nn.Module) -> None:
-    """Raise ModelError if a weight is NaN, because every result would be NaN.
-
-    First checks each parameter's sum, which is fast to compute and NaN if any term is.
-    """
+    """Raise ModelError if a weight is NaN, because every result would be NaN."""
     for key, weight in model.named_parameters():
         is_checked = weight.dtype in DTYPES.values() and not weight.is_meta
+        # The sum comes first: it is fast to compute, and NaN if any term is.
         if is_checked and weight.sum().isnan() and (count := int(weight.isnan().sum())):
             raise ModelError(
                 f"{name} cannot be measured: {key} has {count:,} NaN values out of "

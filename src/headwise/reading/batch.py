@@ -1,7 +1,6 @@
 """A batch: the tensors passed to a model, and facts about their tokens.
 
-In: tensors, token ids, and a config that states whether the model has a decoder. Out: a `Batch`,
-which records which tokens are real, special or punctuation, and where each token is repeated.
+The facts are which tokens are real, special or punctuation, and where each token is repeated.
 `reader.py` makes batches from texts, `tensors.py` from the user's own tensors.
 """
 
@@ -30,13 +29,12 @@ UNDECODABLE = "\ufffd"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenFacts:
-    """Facts about the tokens in a batch; an unknown fact is None."""
+    """Facts about the tokens in a batch; an unknown fact, as without a tokenizer, is None."""
 
     is_real: Bool[Tensor, "batch position"]
     """False for padding, which occurs only before or after a sequence's tokens."""
     ids: Int[Tensor, "batch position"] | None = None
     is_special: Bool[Tensor, "batch position"] | None = None
-    """Without a tokenizer, `is_special` and `is_punctuation` are None."""
     is_punctuation: Bool[Tensor, "batch position"] | None = None
     _keys: dict[tuple[int, torch.device], "KeyTokens"] = field(
         default_factory=dict, init=False, repr=False
@@ -44,14 +42,14 @@ class TokenFacts:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Range of positions of the real tokens in each sequence."""
+        """Positions of the real tokens in each sequence."""
         starts = self.is_real.int().argmax(1)
         stops = self.is_real.shape[1] - self.is_real.flip(1).int().argmax(1)
         spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
         return [slice(start, stop) for start, stop in spans.tolist()]
 
     def keys(self, sequence: int, device: torch.device) -> "KeyTokens | None":
-        """Facts about a sequence's real tokens, cached for all layers; None if ids are unknown."""
+        """Facts about a sequence's real tokens, cached for all layers; None if `ids` is None."""
         if self.ids is None:
             return None
         if (sequence, device) not in self._keys:
@@ -81,11 +79,10 @@ class CopyIndex:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyTokens:
-    """Facts about the real tokens in one sequence."""
+    """Facts about the real tokens in one sequence; an unknown fact is None."""
 
     ids: Int[Tensor, " key"]
     is_special: Bool[Tensor, " key"] | None
-    """Without a tokenizer, `is_special` and `is_punctuation` are None."""
     is_punctuation: Bool[Tensor, " key"] | None
 
     @cached_property
@@ -109,7 +106,6 @@ class TokenKinds:
     """Determines which of a tokenizer's tokens are special and which are punctuation."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Look up the special tokens; check a token for punctuation when it first occurs."""
         self.tokenizer = tokenizer
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self._is_punctuation: dict[int, bool] = {}
@@ -149,7 +145,7 @@ class Batch:
 
     inputs: Inputs
     tokens: Mapping[str, TokenFacts]
-    """By stack, or only under "" if all stacks read the same tokens; empty if there are none."""
+    """Facts by stack, or only under "" if all stacks read the same tokens; empty without tokens."""
     indices: tuple[int, ...]
     """Index of each sequence among all sequences read; the random choice of rows depends on it."""
 
@@ -170,7 +166,7 @@ class Batch:
 
 
 def query_stack(stack: str) -> str:
-    """The stack that supplies a stack's queries: the decoder for cross-attention, else itself."""
+    """The stack whose tokens are a stack's queries: the decoder for cross-attention, or itself."""
     return "decoder" if stack == "cross" else stack
 
 
@@ -189,7 +185,7 @@ def real_tokens(config: Any, inputs: Inputs, stack: str) -> Bool[Tensor, "batch 
 
 
 def input_prefix(config: Any, stack: str) -> str:
-    """Prefix for the names of a stack's inputs: `decoder_` or nothing."""
+    """Prefix of the names of a stack's inputs: "decoder_" or ""."""
     return "decoder_" if stack == "decoder" and has_decoder(config) else ""
 
 

@@ -1,8 +1,4 @@
-"""Labels: the text to print next to each query and key.
-
-In: a batch and its tokenizer. Out: readable tokens, whether each key is special, and the word
-that it is part of.
-"""
+"""Labels: the text to print next to each query and key."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -20,14 +16,14 @@ MARKS = str.maketrans({**dict.fromkeys(WORD_STARTS, ""), "Ċ": "\\n"})
 
 @dataclass(frozen=True)
 class Labels:
-    """Texts to print for queries and keys."""
+    """Texts to print next to queries and keys, and facts about the keys."""
 
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     is_special: tuple[bool, ...] = ()
     """Whether each key is special; empty if unknown."""
     word_of: tuple[int, ...] = ()
-    """Index of the word that each key is part of, -1 for none; empty if unknown."""
+    """Index of the word that contains each key, -1 for a key without one; empty if unknown."""
 
     @property
     def is_self(self) -> bool:
@@ -75,7 +71,7 @@ def token_text(piece: str, text: str) -> str:
 
 
 def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
-    """Index of the word that each token is part of; -1 for special tokens."""
+    """Index of the word that contains each token; -1 for special tokens."""
     pieces = tokenizer.convert_ids_to_tokens(ids)
     two_words = tokenizer("a a", add_special_tokens=False)["input_ids"]
     marks_starts = any(
@@ -100,5 +96,5 @@ def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) 
 
 
 def _is_in_word(character: str) -> bool:
-    """Whether a character is a letter, digit or accent, or stands for undecodable bytes."""
+    """Whether a character is a letter, a digit or an accent, or replaces undecodable bytes."""
     return character == UNDECODABLE or unicodedata.category(character or " ")[0] in "LMN"

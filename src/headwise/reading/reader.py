@@ -1,11 +1,8 @@
 """Reading: cuts texts into windows of tokens, and joins windows into batches.
 
-In: texts, a tokenizer and a model's config. Out: batches for the model, in an order that depends
-only on the texts. Does not run the model. `tensors.py` makes batches from the user's own tensors.
-
-Documents longer than the limit are cut into windows of that length without overlap, each with the
-tokenizer's special tokens around it; a final window with fewer than two tokens of text is dropped.
-Windows of similar length share a batch, which is padded on the right.
+Windows do not overlap, and each has the tokenizer's special tokens around it; a final window with
+fewer than two tokens of text is dropped. Windows of similar length share a batch, which is padded
+on the right. `tensors.py` makes batches from the user's own tensors.
 """
 
 import math
@@ -28,13 +25,13 @@ BATCH_WINDOWS = 32
 SHORTEST = 2
 """Minimum number of text tokens in a window: a single token has no other to attend to."""
 LONG_TOKEN = 16
-"""Number of characters to read from a long text per token needed: most tokens are shorter."""
+"""Number of characters to read from a long text for each token; most tokens are shorter."""
 SURPLUS = 64
 """Number of extra tokens to read, because the last tokens may depend on the text after them."""
 UNLIMITED = 2048
 """Number of tokens in a window if neither the model nor the tokenizer has a limit."""
 UNKNOWN = 10**9
-"""A limit this large means that the limit is unknown: transformers then uses 10^30."""
+"""A limit this large or larger means that the limit is unknown: transformers then writes 10^30."""
 
 LIMITS = (
     *("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len"),
@@ -48,8 +45,8 @@ PADDED_POSITIONS = (
 """Model types whose positions start after the padding id, which lowers their limit."""
 
 FEWEST_PERIODS = 5
-"""Minimum number of periods in use: a head that matches one period in five stays below the share
-of rows, 0.4, that would make it an induction head."""
+"""Minimum number of different periods: a head that always looks back by one of five periods stays
+below 0.4 of the rows, the share that would make it an induction head."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ class Reader(TokenKinds):
         return windows
 
     def first_ids(self, text: str, most: int | float) -> list[int]:
-        """All token ids of a short text, or at least the first `most` token ids of a long one."""
+        """All token ids of a short text, or at least the first `most` of a long one."""
         size = LONG_TOKEN * (most + SURPLUS)
         while size < len(text):
             end = max(text.rfind(" ", 0, int(size)), text.rfind("\n", 0, int(size)))
@@ -222,9 +219,9 @@ def repeat_windows(
 ) -> list[Window]:
     """Windows in which a random sequence of tokens occurs twice; its length, the period, varies.
 
-    With one period for all windows, a head that looks back by a fixed distance would look like an
-    induction head. If the windows are short, shorter periods are allowed and all are used in turn,
-    so that none dominates; if there are still too few periods, the result is empty.
+    With a single period, a head that looks back by a fixed distance would look like an induction
+    head. If a model only reads short windows, shorter periods are allowed and all are used in turn,
+    so that none dominates; if there are still too few, the result is empty.
     """
     generator = torch.Generator().manual_seed(seed)
     ordinary = [token for token in range(len(reader.tokenizer)) if token not in reader.special_ids]

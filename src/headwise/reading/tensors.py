@@ -1,7 +1,6 @@
 """Checks the user's own tensors and turns them into batches.
 
-In: mappings from a model's input names to tensors. Out: a `Batch`, or an error that says what the
-model cannot read. `reader.py` reads texts.
+`reader.py` makes batches from texts.
 """
 
 import inspect
@@ -28,13 +27,13 @@ TEXT_INPUTS = (
     *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),
     *("inputs_embeds", "decoder_inputs_embeds", "token_type_ids", "position_ids", "labels"),
 )
-"""Inputs to models that read only text; `Reader` makes the first four."""
+"""Inputs of models that read only text; `Reader` makes the first four."""
 
 
 def batch_from_tensors(
     tensors: Inputs, config: Any, kinds: TokenKinds | None = None, first: int = 0
 ) -> Batch:
-    """A batch made from tensors; `first` is the index of its first sequence among all sequences.
+    """A batch of the tensors; `first` is the index of its first sequence among all sequences.
 
     Without `kinds`, special tokens and punctuation are unknown.
     """
@@ -63,7 +62,7 @@ def _token_facts(
 
 
 def as_batches(inputs: Any) -> list[Inputs]:
-    """The batches as a list; raises unless each batch is a mapping from names to tensors."""
+    """The batches as a list; raises an error unless each of them maps names to tensors."""
     if isinstance(inputs, Mapping | Tensor) or not isinstance(inputs, Iterable):
         raise OptionError(
             f"inputs is a {type(inputs).__name__}: pass a list of mappings from the model's "
@@ -80,7 +79,7 @@ def as_batches(inputs: Any) -> list[Inputs]:
 
 
 def check_tensors(tensors: Any) -> None:
-    """Raise unless `tensors` maps names to tensors, with tokens and masks `[batch, position]`."""
+    """Raise an error unless `tensors` maps names to tensors and tokens are `[batch, position]`."""
     if not isinstance(tensors, Mapping):
         raise OptionError(
             f"a batch of inputs is a {type(tensors).__name__}: pass a list of mappings from the "
@@ -125,8 +124,8 @@ def _check_padding(name: str, mask: Tensor) -> None:
 def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = False) -> None:
     """Raise OptionError if a name is not one of the model's inputs; `labels` is always allowed.
 
-    Most models accept and ignore unknown names. For such a model, unless `is_strict`, only a name
-    that resembles one of its inputs is an error.
+    Most models accept and ignore unknown names. For these, unless `is_strict`, an unknown name is
+    an error only if it resembles the name of an input.
     """
     parameters = inspect.signature(model.forward).parameters
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -141,7 +140,7 @@ def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = Fa
 
 
 def non_text_inputs(tensors: Inputs, tokenizer: Any = None) -> list[str]:
-    """Names of inputs that are neither text nor made from text by the tokenizer."""
+    """Names of the inputs that are not text and that the tokenizer does not make from text."""
     known = {*TEXT_INPUTS, *getattr(tokenizer, "model_input_names", ())}
     return [name for name, value in tensors.items() if value is not None and name not in known]
 

@@ -1,8 +1,4 @@
-"""Words: maps words to a tokenizer's pieces, and weights of pieces to weights of words.
-
-In: words and any tokenizer with Hugging Face's call interface, or weights and each token's
-word. Out: token ids with their words, or weights between words.
-"""
+"""Words: maps words to a tokenizer's pieces, and weights of pieces to weights of words."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ CLOSING = frozenset(",.;:!?")  # marks without a space before them
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids of a sentence, and the index of each token's word (-1 for none)."""
+    """Token ids of a sentence, and the index of each token's word, -1 for a token without one."""
 
     input_ids: list[int]
     word_of_token: list[int]
@@ -48,8 +44,7 @@ def write_sentence(words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
 def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | None:
     """Tokens of the sentence with their words; None if a word has no token of its own.
 
-    Calls `tokenizer(text, return_offsets_mapping=True)`. Special tokens and whitespace belong to no
-    word.
+    Special tokens and whitespace belong to no word. `tokenizer` is called as Hugging Face's are.
     """
     text, spans = write_sentence(words)
     try:
