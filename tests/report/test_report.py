@@ -183,7 +183,7 @@ def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
     assert "1 of them had no role" in cut
     assert "parameters 2 M 1.5 M 25.0%" in cut
-    assert "same number at random, mean of 2, 0.550 to 0.650 0.6000 0.4000" in cut
+    assert "same number at random, mean of 2 0.6000 0.4000 lowest 0.5500 highest 0.6500" in cut
     assert "16 x 512 tokens 2.000 s 1.000 s 2.00 ± 0.10" in cut
     assert "to the last bit" in cut
     assert "Curves of cosine against the share of heads cut" in page

@@ -180,8 +180,8 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
         show_table(console, views.curve_table(curve))
         if curve.elbow:
             console.print(f"elbow of {curve.method}: {curve.elbow} of {curve.total} heads cut")
-    for line in views.speed_lines(record):
-        console.print(line)
+    if record.speed:
+        show_table(console, views.speed_table(record))
     for subject, difference in (
         ("cut model compared with the same heads silenced", record.cut_against_silenced),
         ("model.onnx", record.onnx_difference),
