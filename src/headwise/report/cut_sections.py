@@ -149,8 +149,8 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
             f"silenced, {exactness}."
         )
     caption = (
-        "On held-out text, not used to choose heads or to refit the model "
-        f"({cut.quality.objective}); compare the cut with the uncut model and the silent one"
+        f"On text not used to choose heads or to refit the model ({cut.quality.objective}). "
+        "Compare the cut with the uncut model and with every head silent."
     )
     return section(
         "cut",
