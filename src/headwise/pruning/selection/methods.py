@@ -277,16 +277,13 @@ def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContext
 def _cheapest(
     search: CutSearch, costs: Sequence[float] | Mapping[int, float], cut: Sequence[int]
 ) -> int:
-    """Index of the cheapest unit that may be cut after those in `cut`.
-
-    In a uniform cut, the unit is in one of the layers that have lost the fewest units.
-    """
+    """Index of the cheapest unit that may be cut after those in `cut`."""
     layers, done = search.layers, set(cut)
     allowed = [index for index in range(len(layers)) if index not in done]
     if search.is_nested:
         first = {layers[index]: index for index in reversed(allowed)}
         allowed = sorted(first.values())
-    if search.is_uniform:
+    if search.is_uniform:  # next, a layer that has lost the fewest units
         lost = Counter(layers[index] for index in cut)
         fewest = min(lost[layers[index]] for index in allowed)
         allowed = [index for index in allowed if lost[layers[index]] == fewest]
