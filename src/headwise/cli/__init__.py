@@ -46,13 +46,12 @@ app.command("explore")(explore.explore_command)
 app.command("doctor")(doctor.doctor_command)
 
 
-def _print_version(is_given: bool) -> bool:
+def _print_version(is_given: bool) -> None:
     if is_given:
         from headwise import __version__
 
         typer.echo(f"headwise {__version__}")
         raise typer.Exit
-    return is_given
 
 
 @app.callback()

@@ -51,10 +51,7 @@ def is_there(name: str) -> bool:
 
 
 def refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise OptionError if any of `options` is set; `why` is the reason they have no effect.
-
-    Nothing is raised if `why` is empty.
-    """
+    """Raise OptionError if one of `options` is set, unless `why`, the reason not to, is empty."""
     names = [name for name, value in options.items() if value is not None and value is not False]
     if why and names:
         raise OptionError(f"{why}: leave out {join_words(names)}")

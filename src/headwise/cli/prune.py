@@ -139,8 +139,8 @@ def _amount(
     amount = Amount(
         None if named is None else str(named),
         cut,
-        _share(keep, "--keep", "60%"),
-        _share(max_loss, "--max-loss", "1%"),
+        _share(keep, "--keep", "60% or 0.6"),
+        _share(max_loss, "--max-loss", "1% or 0.01"),
     )
     if amount.cut == 0 or amount.keep == 1:
         option = "--cut is 0" if amount.cut == 0 else "--keep is 1"
@@ -148,17 +148,13 @@ def _amount(
     return amount.to_dict() | ({} if named is None else {"heads": named})
 
 
-def _share(text: str | None, option: str, example: str) -> float | None:
-    """A share written as 1% or as 0.01."""
+def _share(text: str | None, option: str, examples: str) -> float | None:
     if text is None:
         return None
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as err:
-        other = float(example.removesuffix("%")) / 100
-        raise OptionError(
-            f"{option} is {text!r}: give a share such as {example} or {other}"
-        ) from err
+        raise OptionError(f"{option} is {text!r}: give a share such as {examples}") from err
 
 
 def _show(pruned: "Pruned", out: Path | None) -> None:
