@@ -30,10 +30,7 @@ MODEL_FOLDERS = re.compile(r"\d+_\w+")  # sentence-transformers modules, such as
 
 @contextmanager
 def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
-    """Yield a directory to fill. It replaces `out` when the block ends, or is removed on an error.
-
-    The next `check_destination` clears whatever a killed process leaves behind.
-    """
+    """Yield a directory to fill, which replaces `out` at the end of the block unless that fails."""
     with _lock_destination(out, force=force) as place:
         part = _temporary_name(place, PART)
         try:

@@ -105,10 +105,7 @@ def export(
 
 
 def check_exportable(model: nn.Module) -> None:
-    """Raise ModelError unless a public transformers class can build this model from its config.
-
-    The weights must also be floating-point and in memory.
-    """
+    """Raise ModelError unless transformers can rebuild the model and its weights can be saved."""
     plain, kind = public_class(model), type(model).__name__
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or weight.device.type == "meta":
@@ -132,15 +129,10 @@ def _check_shapes(model: nn.Module, built: nn.Module) -> None:
             continue
         if built_shape is None:
             problem = f"its class and config do not create {name}; merge adapters before you cut"
-        elif shape is None:
-            problem = (
-                f"it has no {name}, but its class and config create one; use a model from "
-                "from_pretrained"
-            )
         else:
             problem = (
-                f"{name} is {list(shape)}, but its class and config create {list(built_shape)}; "
-                "use a model from from_pretrained"
+                f"{name} is {'missing' if shape is None else list(shape)}, but its class and "
+                f"config create {list(built_shape)}; use a model from from_pretrained"
             )
         raise ModelError(f"{type(model).__name__} cannot be exported: {problem}")
 

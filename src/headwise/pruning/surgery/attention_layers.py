@@ -110,10 +110,7 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         module, family = sites[0].module, find_family(sites[0].module)
         reason: str | None
         if family is None:
-            reason = (
-                "headwise has no facts about where its heads are; docs/extend.md shows how to add "
-                "them"
-            )
+            reason = "headwise does not know this class; docs/extend.md shows how to add it"
         elif family.refusal:
             reason = family.refusal
         elif key not in paths:
