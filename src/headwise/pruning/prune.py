@@ -374,8 +374,6 @@ def _measure_result(
 def _measure_quality(
     setup: PruneSetup, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> Quality:
-    """Scores on held-out text: uncut, cut, refitted, cut at random, and with no head active."""
-
     def score(loss: Estimate) -> Score:
         return Score(loss.value, loss.error, setup.objective.quality(loss.value))
 

@@ -74,7 +74,6 @@ def importance_section(importance: Importance) -> Html:
     )
     ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
     title = "The costliest heads, then the cheapest" if is_long else "Every head"
-    every = _ranking("Every head, the costliest first", table, names)
     return section(
         "importance",
         "Importance of each head",
@@ -87,7 +86,7 @@ def importance_section(importance: Importance) -> Html:
         *head_grids("Loss added if silenced, % of the costliest head's", cells),
         bullets(meanings),
         _ranking(title, table, ends),
-        details("Every head", every) if is_long else "",
+        details("Every head", _ranking("The costliest first", table, names)) if is_long else "",
         layers_table(importance).to_html(),
     )
 

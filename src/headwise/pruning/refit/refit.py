@@ -236,10 +236,7 @@ def _bias(projection: nn.Module) -> Tensor | None:
 def best_correction(
     fitted: NormalEquations, held_out: NormalEquations, variant: str
 ) -> tuple[float | None, Correction | None, float]:
-    """The ridge and correction with the smallest error on held-out rows, and that error.
-
-    The ridge and the correction are None if no correction helps.
-    """
+    """The ridge and correction that help most on held-out rows, if any do, and the error left."""
     best: tuple[float | None, Correction | None, float] = (None, None, held_out.mean_square)
     if not fitted.rows:
         return best
