@@ -132,7 +132,7 @@ def option_message(error: HeadwiseError, command: Any, words: list[str]) -> str:
 
 
 def stop_message(words: list[str]) -> str:
-    """Message to print after Ctrl-C; empty for the explorer, which always ends that way."""
+    """Message to print after Ctrl-C; empty for the explorer, which is always stopped that way."""
     name, _ = _find_command(words)
     if name == "headwise explore":
         return ""
@@ -142,7 +142,7 @@ def stop_message(words: list[str]) -> str:
 
 
 def run_cli() -> None:
-    """Run the command in `sys.argv`; for a user's mistake, print one sentence, not a traceback."""
+    """Run the command in `sys.argv`; report a user's mistake in a sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may replace the streams

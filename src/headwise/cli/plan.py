@@ -167,9 +167,8 @@ def heads_command(
         {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)}
         for choice in choices
     ]
-    if _print_rows(
-        [choice.plan for choice in choices], as_json=as_json, as_csv=as_csv, notes=notes
-    ):
+    plans = [choice.plan for choice in choices]
+    if _print_rows(plans, as_json=as_json, as_csv=as_csv, notes=notes):
         return
     from headwise.views.plan import choice_notes, choices_table
     from headwise.views.terminal import quiet_console, show_table

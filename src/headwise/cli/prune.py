@@ -185,11 +185,9 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
         if difference is not None:
             console.print(f"{subject}: largest difference {difference:.1e}")
     if pruned.export is not None:
-        loader = (
-            "load it with transformers"
-            if pruned.export.is_plain
-            else "load it with headwise.load, or with transformers and trust_remote_code=True"
-        )
-        say(console, f"\nwrote {out}: {loader}; prune.json has every figure")
+        loader = "transformers"
+        if not pruned.export.is_plain:
+            loader = "headwise.load, or with transformers and trust_remote_code=True"
+        say(console, f"\nwrote {out}: load it with {loader}; prune.json has every figure")
     if out is None:
         say(console, "nothing was written: give --out DIR without --dry-run to write the model")
