@@ -393,7 +393,7 @@ def _measure_quality(
 
 
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
-    """Time both models side by side; empty if timing is off or models read more than tokens."""
+    """Times of both models; empty if timing is off or the models read more than tokens."""
     if not setup.settings.times_speed:
         return ()
     uncut = setup.scored.model

@@ -1,9 +1,9 @@
 """Ablation: the loss that silencing heads adds, measured exactly.
 
 In: an evaluation and units of heads. Out: for each unit, the loss added by replacing its heads'
-outputs with zeros or with their means, and the standard error of that loss over examples. Layers
-before the one with the silenced heads are not computed again, and several units in one layer share
-a forward pass, each with its own copy of the batch.
+outputs with zeros or with their means, with a standard error over examples. Layers below the
+silenced heads are not computed again, and several units in one layer share a forward pass, each
+with its own copy of the batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from headwise.watching.gates import MeanOutputs, gate
 from headwise.watching.hooks import record
 
 MOST_TOKENS = 8192
-"""Maximum number of tokens in all copies of a batch: a larger pass is no faster."""
+"""Maximum number of tokens in all copies of a batch: larger passes save no more time."""
 Unit = tuple[HeadId, ...]
 """Heads of one layer that are silenced or cut together."""
 

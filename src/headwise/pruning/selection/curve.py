@@ -1,8 +1,8 @@
 """Curve: quality against number of heads cut, for several methods.
 
 In: orders in which to cut heads, and examples that were not used to choose them. Out: a point for
-every method and cut. The floor is the score with every head silent, to which attention does not
-contribute: judge a cut by where it falls between the uncut model and the floor.
+every method and cut. The floor is the score with every head silent, and so without attention: judge
+a cut by where it falls between the uncut model and the floor.
 """
 
 import itertools

@@ -148,7 +148,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
 
 
 def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
-    """Random heads, as many as `heads`: whole units if `heads` are, else of the same shape."""
+    """As many random heads as in `heads`: whole units if `heads` are, else spread like `heads`."""
     excluded = set(heads)
     whole_units = [unit for unit in search.units if excluded >= set(unit)]
     is_whole = excluded == {head for unit in whole_units for head in unit}
@@ -193,7 +193,7 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss, measured again in each round without the units already cut."""
+    """Smallest expected loss first, measured again in each round without the units already cut."""
     cut, costs = list[int](), list[float]()
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
@@ -216,7 +216,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Exact ablation of every remaining unit, measured again after each cut."""
+    """Smallest exact ablation first, measured again after each cut."""
     cut, costs = list[int](), list[float]()
     while len(cut) < count:
         search.progress(PruneStage.GREEDY, len(cut), count)
@@ -230,7 +230,7 @@ def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
 
 
 def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest score, measured once: exact ablation, a sum over a unit's heads, or random."""
+    """Smallest score first, measured once: exact ablation, a sum over a unit's heads, or random."""
     if method == "random":
         numbers = range(len(search.units))
         scores = [*map(float, random.Random(search.seed).sample(numbers, len(numbers)))]
