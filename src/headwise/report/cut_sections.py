@@ -1,6 +1,6 @@
 """The report's sections on importance and on a cut.
 
-Numbers have standard errors; a cut is compared with the uncut model, random cuts and the floor.
+Numbers have standard errors; a cut is compared with the uncut model, random cuts and silent heads.
 """
 
 import math
@@ -27,7 +27,7 @@ from headwise.report.heads_section import head_grids, value_cell
 from headwise.views.pruning import layers_table, quality_table, size_rows, speed_table
 
 ENDS = 8
-"""Number of heads shown at each end of the ranking; the whole ranking is collapsed."""
+"""Number of heads shown at each end of the ranking; the whole of it is in a collapsed part."""
 MEASURES = {
     "zero": ("silent", "loss added if the head outputs zeros, measured"),
     "mean": ("replaced by its mean", "loss added if the head always outputs its mean, measured"),
@@ -128,7 +128,7 @@ def stand_ins_part(importance: Importance | None) -> Html:
 
 
 def cut_section(data: ReportData, cut: PruneRecord) -> Html:
-    """Before and after a cut: sizes, quality, the curve, the heads cut."""
+    """A cut: sizes and quality before and after, the curve, speed, and the heads cut."""
     method = cut.method or "named"
     meaning = f" ({METHOD_MEANINGS[method]})" if method in METHOD_MEANINGS else ""
     was = "was" if len(cut.heads_cut) == 1 else "were"
