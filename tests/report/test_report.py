@@ -16,7 +16,7 @@ from headwise.pruning.importance.importance import Importance, importance
 from headwise.pruning.record import ModelFacts
 from headwise.report.cut_sections import stand_ins_part
 from headwise.report.data import AttentionMaps, ReportData
-from headwise.report.heads_section import luminance, text_colour
+from headwise.report.heads_section import value_cell
 from headwise.report.maps import MAPS_PER_ROLE, MOST_TOKENS
 from headwise.report.report import report_page, style_sheet
 from headwise.roles import ROLES, UNKNOWN_ROLE
@@ -38,6 +38,13 @@ from .report_cases import (
 
 READABLE = 4.5  # WCAG 2.2 AA for text: https://www.w3.org/TR/WCAG22/#contrast-minimum
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, 0 to 1: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast(colour: str, background: str) -> float:
@@ -183,7 +190,7 @@ def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
     assert "1 of them had no role" in cut
     assert "parameters 2 M 1.5 M 25.0%" in cut
-    assert "same number at random, mean of 2, 0.550 to 0.650 0.6000 0.4000" in cut
+    assert "same number at random, mean of 2 0.6000 0.4000 lowest 0.5500 highest 0.6500" in cut
     assert "16 x 512 tokens 2.000 s 1.000 s 2.00 ± 0.10" in cut
     assert "to the last bit" in cut
     assert "Curves of cosine against the share of heads cut" in page
@@ -366,10 +373,12 @@ def test_text_is_readable_on_every_background_in_both_modes() -> None:
 def test_letters_and_numbers_are_readable_on_their_colours() -> None:
     for role in (*ROLES.values(), UNKNOWN_ROLE):
         assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
-    for step in range(101):
-        ground = colour(step / 100)
-        ink = {"#000": "#000000", "#fff": "#ffffff"}[text_colour(ground)]
-        assert contrast(ink, ground) >= READABLE, step
+    for step in range(1001):
+        ground = colour(step / 1000)
+        black, white = contrast("#000000", ground), contrast("#ffffff", ground)
+        better, most = ("#000", black) if black >= white else ("#fff", white)
+        assert most >= READABLE, step
+        assert f"background:{ground};color:{better}" in value_cell(step / 1000, "7", "L0H1"), step
 
 
 def test_contrast_is_that_of_the_standard() -> None:

@@ -25,7 +25,7 @@ from headwise.views.pruning import (
     layers_table,
     quality_table,
     sizes_table,
-    speed_lines,
+    speed_table,
 )
 
 from ..pruning.records import QUALITY, prune_record, score, text_use
@@ -72,7 +72,7 @@ def test_long_importance_lists_lose_their_middle() -> None:
 
 
 def test_layers_without_an_error_have_no_plus_minus() -> None:
-    assert layers_table(importance_of()).rows == [("L0", "5", "L0H3", "0.2500", "0.7500")]
+    assert layers_table(importance_of()).rows == [("L0", "5", "L0H3", "0.25", "0.7500")]
 
 
 def test_curve_rows_fit_80_columns() -> None:
@@ -105,7 +105,7 @@ def test_sizes_that_the_model_does_not_have_are_left_out() -> None:
     assert "KV cache per token" not in rows
 
 
-def test_scores_that_are_not_finite_are_dashes() -> None:
+def test_unknown_scores_are_dashes() -> None:
     unknown = Score(math.nan, math.nan, math.nan)
     quality = replace(QUALITY, cut=unknown, refitted=None, random=(unknown, score(0.25)))
     rows = {row[0]: row[1:] for row in quality_table(prune_record(quality=quality)).rows}
@@ -124,6 +124,5 @@ def test_loss_of_zero_has_no_sign() -> None:
 
 def test_speed_fits_80_columns() -> None:
     speed = Speed(16, 512, 12.3456, 10.1234, 1.2195, 0.163)
-    (line,) = speed_lines(prune_record(speed=(speed,)))
-    assert line.endswith("12.3 s before, 10.1 s after, 1.22 ± 0.16 times as fast")
-    assert len(line) <= 80
+    lines = printed(speed_table(prune_record(speed=(speed,))))
+    assert lines[-2].split() == "16 x 512 tokens 12.346 s 10.123 s 1.22 ± 0.16".split()

@@ -46,13 +46,12 @@ app.command("explore")(explore.explore_command)
 app.command("doctor")(doctor.doctor_command)
 
 
-def _print_version(is_given: bool) -> bool:
+def _print_version(is_given: bool) -> None:
     if is_given:
         from headwise import __version__
 
         typer.echo(f"headwise {__version__}")
         raise typer.Exit
-    return is_given
 
 
 @app.callback()
@@ -133,7 +132,7 @@ def option_message(error: HeadwiseError, command: Any, words: list[str]) -> str:
 
 
 def stop_message(words: list[str]) -> str:
-    """Message to print after Ctrl-C; empty for the explorer, which always ends that way."""
+    """Message to print after Ctrl-C; empty for the explorer, which is always stopped that way."""
     name, _ = _find_command(words)
     if name == "headwise explore":
         return ""
@@ -143,7 +142,7 @@ def stop_message(words: list[str]) -> str:
 
 
 def run_cli() -> None:
-    """Run the command in `sys.argv`; for a user's mistake, print one sentence, not a traceback."""
+    """Run the command in `sys.argv`; report a user's mistake in a sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may replace the streams

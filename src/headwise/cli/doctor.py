@@ -1,7 +1,7 @@
 """`headwise doctor`: what is installed on this machine, and what works.
 
-Everything that needs torch runs in a separate process. A broken installation, or a processor that
-lacks features it claims to have, then becomes a line in the report instead of ending it.
+Everything that needs torch runs in a separate process, so that a broken installation, or a
+processor that lacks features it claims to have, is reported in a line instead of ending the report.
 """
 
 import json

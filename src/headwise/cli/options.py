@@ -51,17 +51,14 @@ def is_there(name: str) -> bool:
 
 
 def refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise OptionError if any of `options` is set; `why` is the reason they have no effect.
-
-    Nothing is raised if `why` is empty.
-    """
+    """Raise OptionError if one of `options` is set and there is a reason, `why`, to omit it."""
     names = [name for name, value in options.items() if value is not None and value is not False]
     if why and names:
         raise OptionError(f"{why}: leave out {join_words(names)}")
 
 
 def parse_number(text: str, option: str, works: str = "a whole number") -> int:
-    """An option's value as a whole number; `works` tells the user which values are accepted."""
+    """An option's value as a whole number; the error message says that `works` is accepted."""
     try:
         return int(text)
     except ValueError as err:
@@ -69,7 +66,7 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
-    """Contents of the named files, with - for standard input; None if `names` is None."""
+    """Contents of the named files (- is standard input); None if `names` is None."""
     if names is None:
         return None
     texts = [_text_of(name) for name in names]
@@ -85,7 +82,7 @@ def _text_of(name: str) -> str:
     if name != "-":
         if " " in name and not is_there(name):
             raise OptionError(
-                f"--text is {name!r}, but there is no file of that name: give a file, or - for "
+                f"--text is {name!r}, but there is no file with that name: give a file, or - for "
                 "standard input"
             )
         return read_text(name)

@@ -87,10 +87,9 @@ def show_command(  # noqa: PLR0913 - one parameter per option
 
     sizes = {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads, "--d-key": d_key}
     sizes |= {"--d-value": d_value, "--layers": layers, "--window": window}
-    size = next((name for name, value in sizes.items() if value is not None), None)
-    if model is not None and size is not None:
-        raise OptionError(f"{model} has its own sizes: drop {size} or the model's name")
     shape = None
+    if model is not None:
+        options.refuse(f"{model} has its own sizes", sizes)
     if model is None:
         if d_model is None:
             raise OptionError("--d-model is missing: name a model, or give --d-model and --heads")
@@ -168,9 +167,8 @@ def heads_command(
         {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)}
         for choice in choices
     ]
-    if _print_rows(
-        [choice.plan for choice in choices], as_json=as_json, as_csv=as_csv, notes=notes
-    ):
+    plans = [choice.plan for choice in choices]
+    if _print_rows(plans, as_json=as_json, as_csv=as_csv, notes=notes):
         return
     from headwise.views.plan import choice_notes, choices_table
     from headwise.views.terminal import quiet_console, show_table

@@ -139,8 +139,8 @@ def _amount(
     amount = Amount(
         None if named is None else str(named),
         cut,
-        _share(keep, "--keep", "60%"),
-        _share(max_loss, "--max-loss", "1%"),
+        _share(keep, "--keep", "60% or 0.6"),
+        _share(max_loss, "--max-loss", "1% or 0.01"),
     )
     if amount.cut == 0 or amount.keep == 1:
         option = "--cut is 0" if amount.cut == 0 else "--keep is 1"
@@ -148,17 +148,13 @@ def _amount(
     return amount.to_dict() | ({} if named is None else {"heads": named})
 
 
-def _share(text: str | None, option: str, example: str) -> float | None:
-    """A share written as 1% or as 0.01."""
+def _share(text: str | None, option: str, examples: str) -> float | None:
     if text is None:
         return None
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as err:
-        other = float(example.removesuffix("%")) / 100
-        raise OptionError(
-            f"{option} is {text!r}: give a share such as {example} or {other}"
-        ) from err
+        raise OptionError(f"{option} is {text!r}: give a share such as {examples}") from err
 
 
 def _show(pruned: "Pruned", out: Path | None) -> None:
@@ -180,8 +176,8 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
         show_table(console, views.curve_table(curve))
         if curve.elbow:
             console.print(f"elbow of {curve.method}: {curve.elbow} of {curve.total} heads cut")
-    for line in views.speed_lines(record):
-        console.print(line)
+    if record.speed:
+        show_table(console, views.speed_table(record))
     for subject, difference in (
         ("cut model compared with the same heads silenced", record.cut_against_silenced),
         ("model.onnx", record.onnx_difference),
@@ -189,11 +185,9 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
         if difference is not None:
             console.print(f"{subject}: largest difference {difference:.1e}")
     if pruned.export is not None:
-        loader = (
-            "load it with transformers"
-            if pruned.export.is_plain
-            else "load it with headwise.load, or with transformers and trust_remote_code=True"
-        )
-        say(console, f"\nwrote {out}: {loader}; prune.json has every figure")
+        loader = "transformers"
+        if not pruned.export.is_plain:
+            loader = "headwise.load, or with transformers and trust_remote_code=True"
+        say(console, f"\nwrote {out}: load it with {loader}; prune.json has every figure")
     if out is None:
         say(console, "nothing was written: give --out DIR without --dry-run to write the model")

@@ -62,7 +62,7 @@ def report_command(
 
 
 def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
-    """Scan minilm and print its table, after checking the folders and the sentence."""
+    """Check the folders and the sentence, then scan minilm and print its table."""
     import pandas as pd
 
     from headwise.cli.scan import print_scan

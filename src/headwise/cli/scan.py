@@ -102,7 +102,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 
 
 def print_scan(scan: "Scan", out: Path | None) -> None:
-    """Print the head table, the strongest heads and the names of the files in `out`."""
+    """Print the head table, the strongest heads and the names of the files written to `out`."""
     from headwise.scans.folder import TABLES
     from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say

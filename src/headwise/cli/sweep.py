@@ -15,9 +15,7 @@ Quick = Annotated[bool, Option("--quick", help="Use fewer seeds, rates and steps
 Set = Annotated[
     list[str] | None,
     Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Task setting, such as relations=3. May be repeated.",
+        "--set", metavar="NAME=VALUE", help="Task setting, such as relations=3. May be repeated."
     ),
 ]
 Groups = Annotated[

@@ -168,7 +168,7 @@ def _trace_example(choice_options: dict[str, Any]) -> "Trace":
 
 
 def _print_json(trace: "Trace", step: str | None) -> None:
-    """Print JSON; on stderr, name the steps whose values are left out and how to print them."""
+    """Print JSON; if values are left out, say on stderr of which steps, and how to print them."""
     from headwise.tracing.record import MOST_NUMBERS
     from headwise.views.terminal import quiet_console, say
 

@@ -1,1 +1,1 @@
-"""A model becomes a smaller one that loads."""
+"""Makes a model smaller by cutting heads, and exports the result."""

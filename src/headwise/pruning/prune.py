@@ -374,8 +374,6 @@ def _measure_result(
 def _measure_quality(
     setup: PruneSetup, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> Quality:
-    """Scores on held-out text: uncut, cut, refitted, cut at random, and with no head active."""
-
     def score(loss: Estimate) -> Score:
         return Score(loss.value, loss.error, setup.objective.quality(loss.value))
 
@@ -395,7 +393,7 @@ def _measure_quality(
 
 
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
-    """Time both models side by side; empty if timing is off or models read more than tokens."""
+    """Times of both models; empty if timing is off or the models read more than tokens."""
     if not setup.settings.times_speed:
         return ()
     uncut = setup.scored.model

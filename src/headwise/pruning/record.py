@@ -40,7 +40,7 @@ class TextPart:
     examples: int
     tokens: int
     size: str
-    """Number of tokens, or of examples if the model reads no tokens, as text."""
+    """In words, such as `4,096 tokens`, or the number of examples if the model reads no tokens."""
     sha256: str
     """Digest of the inputs to the model."""
 
@@ -110,7 +110,7 @@ class PruneRecord:
     refit: tuple[LayerFit, ...] = ()
     speed: tuple[Speed, ...] = ()
     cut_against_silenced: float | None = None
-    """Largest difference in output between the cut model and the uncut one with heads silenced."""
+    """Largest difference in output between cutting these heads and silencing them."""
     onnx_difference: float | None = None
     """Largest difference in output between the ONNX and the torch model; None if not exported."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -16,8 +16,8 @@ POLICIES = {
 """Ways to cut heads that share keys and values."""
 REFITS = ("full", "wide", "bias", "none")
 LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
-"""Smallest allowed values. A window needs 2 tokens plus special tokens, rarely more than 14; the
-ridge is chosen on a quarter as many tokens as `fit_tokens`."""
+"""Smallest allowed values. A window needs 2 tokens plus special ones, of which there are rarely
+more than 14; the ridge is chosen on a quarter as many tokens as `fit_tokens`."""
 
 
 @dataclass(frozen=True)

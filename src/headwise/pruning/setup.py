@@ -94,7 +94,7 @@ def prepare_setup(
 ) -> PruneSetup:
     """Check that the model can be pruned and divide `texts`, or `batches`, among the steps.
 
-    Texts are split by document. Python's manual is used if both arguments are None.
+    Texts are split by document. Python's manual is used if both are None.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
     check_variant(scored.model, settings.refit)

@@ -1,9 +1,10 @@
 """The report's sections on importance and on a cut.
 
-Numbers have standard errors; a cut is compared with the uncut model, random cuts and the floor.
+Numbers have standard errors; a cut is compared with the uncut model, random cuts and silent heads.
 """
 
 import math
+from dataclasses import replace
 
 from headwise.drawing.html import (
     Html,
@@ -16,17 +17,17 @@ from headwise.drawing.html import (
     tag,
 )
 from headwise.drawing.table import Table
-from headwise.formats import format_count, format_number, format_with_error
+from headwise.formats import format_count, format_with_error
 from headwise.head_table import HeadTable
 from headwise.pruning.importance.importance import Importance
-from headwise.pruning.record import PruneRecord, Quality
+from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
 from headwise.report.data import ReportData, is_same_model
 from headwise.report.heads_section import head_grids, value_cell
-from headwise.views.pruning import size_rows
+from headwise.views.pruning import layers_table, quality_table, size_rows, speed_table
 
 ENDS = 8
-"""Number of heads shown at each end of the ranking; the whole ranking is collapsed."""
+"""Number of heads shown at each end of the ranking; the whole of it is in a collapsed part."""
 MEASURES = {
     "zero": ("silent", "loss added if the head outputs zeros, measured"),
     "mean": ("replaced by its mean", "loss added if the head always outputs its mean, measured"),
@@ -73,7 +74,6 @@ def importance_section(importance: Importance) -> Html:
     )
     ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
     title = "The costliest heads, then the cheapest" if is_long else "Every head"
-    every = _ranking("Every head, the costliest first", table, names)
     return section(
         "importance",
         "Importance of each head",
@@ -86,8 +86,8 @@ def importance_section(importance: Importance) -> Html:
         *head_grids("Loss added if silenced, % of the costliest head's", cells),
         bullets(meanings),
         _ranking(title, table, ends),
-        details("Every head", every) if is_long else "",
-        _one_head_left(importance),
+        details("Every head", _ranking("The costliest first", table, names)) if is_long else "",
+        layers_table(importance).to_html(),
     )
 
 
@@ -103,21 +103,6 @@ def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
         rows.append((name, *cells, row.get("stand_ins", "") or "-"))
     titles = [MEASURES[name][0] for name in measures]
     return Table(caption, ("head", *titles, "stand-ins"), rows, titles).to_html()
-
-
-def _one_head_left(importance: Importance) -> Html:
-    unit = str(importance.table.about.get("unit", "quality"))
-    rows = [
-        (
-            *(str(row[name]) for name in ("layer", "heads", "best")),
-            format_with_error(row["added"], row["added_se"]),
-            str(row["shown"]),
-        )
-        for _, row in importance.layers.iterrows()
-    ]
-    title = "One head left in a layer, all its other heads silent, one layer at a time"
-    columns = ("layer", "heads", "best head", "loss added", unit)
-    return Table(title, columns, rows, ["heads", "loss added", unit]).to_html()
 
 
 def stand_ins_part(importance: Importance | None) -> Html:
@@ -143,7 +128,7 @@ def stand_ins_part(importance: Importance | None) -> Html:
 
 
 def cut_section(data: ReportData, cut: PruneRecord) -> Html:
-    """Before and after a cut: sizes, quality, the curve, the heads cut."""
+    """A cut: sizes and quality before and after, the curve, speed, and the heads cut."""
     method = cut.method or "named"
     meaning = f" ({METHOD_MEANINGS[method]})" if method in METHOD_MEANINGS else ""
     was = "was" if len(cut.heads_cut) == 1 else "were"
@@ -162,14 +147,18 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
             "The outputs of the cut model equal those of the uncut model with these heads "
             f"silenced, {exactness}."
         )
+    caption = (
+        f"On text not used to choose heads or to refit the model ({cut.quality.objective}). "
+        "Compare the cut with the uncut model and with every head silent."
+    )
     return section(
         "cut",
         "What a cut costs",
         tag("p", " ".join(sentences)),
         _size_table(cut),
-        _quality_table(cut.quality),
+        replace(quality_table(cut), title=caption).to_html(),
         _curve_figure(data.curve, cut),
-        _speed_table(cut),
+        speed_table(cut).to_html(),
         tag("p", f"Heads cut: {' '.join(map(str, cut.heads_cut)) or 'none'}", class_="names"),
     )
 
@@ -181,29 +170,6 @@ def _size_table(cut: PruneRecord) -> Html:
     ]
     columns = ("size", "before", "after", "removed", "left")
     return Table("Size of the model", columns, rows, columns[1:4]).to_html()
-
-
-def _quality_table(quality: Quality) -> Html:
-    values = [score.value for score in quality.random if not math.isnan(score.value)]
-    ends = f", {min(values):.3f} to {max(values):.3f}" if values else ""
-    scores = {
-        "uncut": quality.uncut,
-        "cut and refitted": quality.refitted,
-        "cut": quality.cut,
-        f"same number at random, mean of {len(values)}{ends}": quality.random_mean,
-        "floor: every head silent": quality.floor,
-    }
-    rows = [
-        (name, format_number(score.value, 4), format_number(score.loss, 4))
-        for name, score in scores.items()
-        if score is not None
-    ]
-    caption = (
-        f"On held-out text, not used to choose heads or to refit the model ({quality.objective}); "
-        "compare a cut with the uncut model and the floor"
-    )
-    columns = ("model", quality.unit, "loss")
-    return Table(caption, columns, rows, columns[1:]).to_html()
 
 
 def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
@@ -218,18 +184,3 @@ def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
     )
     svg = curve.svg(f"{cut.model.name}: {unit} against heads cut")
     return figure_html(svg, f"Curves of {unit} against the share of heads cut", caption)
-
-
-def _speed_table(cut: PruneRecord) -> Html:
-    rows = [
-        (
-            f"{speed.batch} x {speed.positions} tokens",
-            f"{speed.before:.3f} s",
-            f"{speed.after:.3f} s",
-            f"{speed.ratio:.2f} ± {speed.spread:.2f}",
-        )
-        for speed in cut.speed
-    ]
-    columns = ("batch", "before", "after", "times as fast")
-    caption = "Time of one forward pass; the models took turns on the machine that made the cut"
-    return Table(caption, columns, rows, columns[1:]).to_html()

@@ -38,7 +38,7 @@ class ReportData:
     importance: Importance | None = None
     cut: PruneRecord | None = None
     curve: Curve | None = None
-    """Quality against heads cut, if it was measured with the cut."""
+    """Quality against heads cut; None if `prune` did not measure it."""
     maps: AttentionMaps = AttentionMaps()
 
     @property

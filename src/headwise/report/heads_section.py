@@ -16,8 +16,8 @@ from headwise.report.roles_section import describe_head, role_chip
 from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.heads import MORE, NONE, role_counts, strongest_of
 
-MIDDLE_LUMINANCE = 0.1791
-"""Black and white text have equal contrast at this luminance: (L + .05)^2 = 1.05 x .05."""
+WHITE_TEXT_FROM = 0.718
+"""Share from which white text has more contrast than black on `colour(share)`."""
 
 COLUMN_TITLES = {
     "normalised_entropy": "how widely",
@@ -197,28 +197,5 @@ def value_cell(share: float, text: str, label: str) -> Html:
     """A grid cell with a number, coloured by its share of the largest; blank for NaN."""
     if math.isnan(share):
         return tag("td", "", title=label, aria_label=label)
-    background = colour(share)
-    style = f"background:{background};color:{text_colour(background)}"
+    style = f"background:{colour(share)};color:{'#fff' if share >= WHITE_TEXT_FROM else '#000'}"
     return tag("td", text, class_="value", style=style, title=label, aria_label=label)
-
-
-def text_colour(background: str) -> str:
-    """Black or white, whichever has more contrast on a background.
-
-    >>> text_colour("#ffffff"), text_colour("#08306b")
-    ('#000', '#fff')
-    """
-    return "#fff" if luminance(background) < MIDDLE_LUMINANCE else "#000"
-
-
-def luminance(hex_colour: str) -> float:
-    """Relative luminance of a colour such as #08306b, 0 to 1.
-
-    https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
-    """
-    channels = [int(hex_colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    red, green, blue = (
-        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-        for value in channels
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -69,7 +69,7 @@ def sharpest_heads(table: HeadTable) -> list[HeadId]:
 
 
 def _load_scanned(table: HeadTable) -> LoadedModel:
-    """The scanned model; raises ModelError if the scan does not name it or it has changed."""
+    """The scanned model; raises ModelError if the scan does not name it, or if it has changed."""
     about, name = table.about, table.about.get("model")
     if not name:
         raise ModelError("the scan does not name its model")

@@ -83,7 +83,7 @@ def _cell(roles: tuple[str, ...] | None) -> Text:
 
 
 def _legend(cells: Collection[tuple[str, ...]]) -> Text:
-    """A legend of only those letters that the grid uses."""
+    """A legend of the letters that the grid uses."""
     first = {roles[0] for roles in cells if roles}
     known = [role for name, role in ROLES.items() if name in first]
     entries = [(role.letter, role.terminal_colour, role.name) for role in known]
@@ -157,7 +157,7 @@ def summary_lines(table: HeadTable) -> list[str]:
 
 
 def role_counts(table: HeadTable) -> str:
-    """The number of heads with each role, unless it is 0, and of heads without a role."""
+    """Number of heads for each role that any head has, and number of heads without a role."""
     counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
     return ", ".join([*counts, f"no role {len(table.without_role)}"])
 
@@ -191,7 +191,7 @@ def leaders(relations: pd.DataFrame) -> Group:
 
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
-    """`best_heads` of every source, plus columns `label` (relation) and `marked` (head, mark)."""
+    """`best_heads` for every source, plus `label` (relation) and `marked` (head, * if unstable)."""
     frames = []
     for source, rows in relations.groupby("source", sort=False):
         best = best_heads(rows, head="name")
@@ -202,7 +202,7 @@ def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
 
 
 def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
-    """A line on how many gold sentences could not be read, and why; empty if all were read."""
+    """A line that says how many gold sentences were not read, and why; empty if all were read."""
     counts, settings = dict_in(about, "counts"), dict_in(about, "settings")
     skipped, read = (
         sum(counts.get(f"{source}_{kind}", 0) for source in SOURCES)
@@ -220,6 +220,6 @@ def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
 
 
 def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The dictionary under `name`; empty if there is none."""
+    """`about[name]` if that is a dictionary, otherwise an empty one."""
     value = about.get(name)
     return value if isinstance(value, dict) else {}

@@ -128,7 +128,7 @@ def choices_table(choices: Sequence[HeadChoice]) -> Table:
 
 
 def choice_notes(choices: Sequence[HeadChoice]) -> list[str]:
-    """Sentences on the head counts that published models use at such a width, and a legend."""
+    """Sentences about the head counts of published models at this width, and a legend."""
     usual = [str(choice.num_heads) for choice in choices if SMALLEST <= choice.d_key <= LARGEST]
     sizes = f"{SMALLEST} to {LARGEST} dimensions"
     notes = [f"No number of heads gives {sizes} each, as in nearly all published models."]

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from rich.markup import escape
 
 from headwise.drawing.table import Table
-from headwise.formats import format_count, format_large_count, format_size
+from headwise.formats import (
+    format_count,
+    format_large_count,
+    format_number,
+    format_size,
+    format_with_error,
+)
 from headwise.heads import HeadId
 from headwise.pruning.importance.importance import Importance
 from headwise.pruning.record import OWN_TEXT, PruneRecord
@@ -43,32 +49,30 @@ def importance_table(importance: Importance) -> Table:
     for _, row in ranked.iterrows():
         head = HeadId(row["layer"], row["head"], row["stack"])
         zero, *others = (f"{row[name]:.2g}" for name in MEASURES)
-        rows.append((str(head), f"{zero}{_plus_minus(row['zero_se'])}", *others))
+        error = f" ± {row['zero_se']:.1g}" if math.isfinite(row["zero_se"]) else ""
+        rows.append((str(head), f"{zero}{error}", *others))
     if len(rows) > 2 * MOST_HEADS:
         rows[MOST_HEADS:-MOST_HEADS] = [("...", *[""] * len(MEASURES))]
     title = "Loss that silencing each head adds (zero), smallest first"
     return Table(title, ("head", *MEASURES), rows, MEASURES)
 
 
-def _plus_minus(error: float) -> str:
-    return f" ± {error:.1g}" if math.isfinite(error) else ""
-
-
 def layers_table(importance: Importance) -> Table:
     """The cost of keeping only one head in a layer, one layer at a time."""
-    columns = ("layer", "heads", "best head", "loss added", importance.table.about["unit"])
+    unit = str(importance.table.about.get("unit", "quality"))
     rows = [
         (
-            row["layer"],
+            str(row["layer"]),
             str(row["heads"]),
-            row["best"],
-            f"{row['added']:.4f}{_plus_minus(row['added_se'])}",
-            row["shown"],
+            str(row["best"]),
+            format_with_error(row["added"], row["added_se"]),
+            str(row["shown"]),
         )
         for _, row in importance.layers.iterrows()
     ]
-    title = "One head left in a layer, all others silent"
-    return Table(title, columns, rows, columns[1:])
+    title = "One head left in a layer, its other heads silent"
+    columns = ("layer", "heads", "best head", "loss added", unit)
+    return Table(title, columns, rows, ["heads", "loss added", unit])
 
 
 def size_rows(record: PruneRecord) -> Iterator[tuple[str, str, str, float]]:
@@ -87,7 +91,7 @@ def sizes_table(record: PruneRecord) -> Table:
 
 
 def quality_table(record: PruneRecord) -> Table:
-    """Scores on held-out text; "-" for a score that is not finite."""
+    """Scores on held-out text; "-" for a score that is NaN."""
     quality = record.quality
     scores = {
         "uncut": quality.uncut,
@@ -98,20 +102,16 @@ def quality_table(record: PruneRecord) -> Table:
     if quality.random:
         scores[f"same number at random, mean of {len(quality.random)}"] = quality.random_mean
     rows = [
-        (name, _format_score(score.value), _format_score(score.loss))
+        (name, format_number(score.value, 4) or "-", format_number(score.loss, 4) or "-")
         for name, score in scores.items()
         if score is not None
     ]
     if quality.random:
-        values = [score.value for score in quality.random if math.isfinite(score.value)]
-        rows.append(("  lowest", _format_score(min(values, default=math.nan)), ""))
-        rows.append(("  highest", _format_score(max(values, default=math.nan)), ""))
+        values = [score.value for score in quality.random if not math.isnan(score.value)]
+        for name, extreme in (("  lowest", min), ("  highest", max)):
+            rows.append((name, format_number(extreme(values, default=None), 4) or "-", ""))
     columns = ("", quality.unit, "loss")
     return Table("On held-out text", columns, rows, columns[1:])
-
-
-def _format_score(value: float) -> str:
-    return f"{value:z.4f}" if math.isfinite(value) else "-"
 
 
 def held_out_line(record: PruneRecord) -> str:
@@ -133,10 +133,17 @@ def curve_table(curve: Curve) -> Table:
     return Table(f"{curve.unit} against heads cut", ("cut", *methods), rows, methods)
 
 
-def speed_lines(record: PruneRecord) -> list[str]:
-    """The time that each model takes, one line per batch size."""
-    return [
-        f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
-        f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
+def speed_table(record: PruneRecord) -> Table:
+    """The time that each model takes, one row per batch size."""
+    rows = [
+        (
+            f"{speed.batch} x {speed.positions} tokens",
+            f"{speed.before:.3f} s",
+            f"{speed.after:.3f} s",
+            f"{speed.ratio:.2f} ± {speed.spread:.2f}",
+        )
         for speed in record.speed
     ]
+    columns = ("batch", "before", "after", "times as fast")
+    title = "Time of one forward pass; the two models took turns"
+    return Table(title, columns, rows, columns[1:])

@@ -39,10 +39,7 @@ def say(console: Console, line: str) -> None:
 
 
 def show_table(console: Console, table: Table | RichTable) -> None:
-    """Print a table without cutting off numbers, wider than the terminal if necessary.
-
-    Text columns first shrink to their longest word.
-    """
+    """Print a table in full. If it does not fit, only columns of text shrink, at most to a word."""
     table = table.to_rich() if isinstance(table, Table) else table
     wide = console.options.update(max_width=WIDEST)
     text_widths = [

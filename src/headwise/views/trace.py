@@ -23,7 +23,7 @@ from headwise.tracing.record import Trace, TraceStep, closing_lines
 from headwise.views.terminal import show_table
 
 SHOWN_HEADS, SHOWN_KEYS, SHOWN_COLUMNS = 4, 6, 4
-"""How many heads' maps, keys in the single-head comparison and columns with shares to show."""
+"""Numbers of maps, of keys in the single-head comparison, and of columns of shares to print."""
 COLUMN_GAP = 3
 """Number of characters between two columns of a ruled table: padding and a separator."""
 
@@ -71,11 +71,8 @@ def print_every_step(console: Console, trace: Trace) -> None:
 
 
 def print_blur(console: Console, trace: Trace, query: int | None) -> None:
-    """Print the heads' rows and their average, then the textbook example with three targets.
-
-    If `query` is None, the rows are those of the last token that is not special.
-    """
-    if query is None:
+    """Print the heads' rows at `query` and their average, then the textbook example."""
+    if query is None:  # use the last token that is not special
         special = trace.labels.is_special or (False,) * len(trace.labels.queries)
         ordinary = [place for place, is_special in enumerate(special) if not is_special]
         query = ordinary[-1] if ordinary else len(special) - 1
@@ -133,7 +130,6 @@ def _steps(trace: Trace) -> Table:
 
 
 def _contributions(trace: Trace) -> Table:
-    """Mean length of each head's contribution to the output, and its share."""
     rows = [
         (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
         for head, (length, share) in enumerate(trace.lengths)

@@ -59,7 +59,7 @@ def test_cut_rejects_a_family_without_a_row() -> None:
     model, _ = tiny("llama")
     for layer in model.model.layers:
         layer.self_attn.__class__ = type("StrangeAttention", (type(layer.self_attn),), {})
-    with pytest.raises(ModelError, match=r"StrangeAttention.*facts"):
+    with pytest.raises(ModelError, match=r"StrangeAttention.*extend\.md"):
         cut(model, "L0H0")
 
 

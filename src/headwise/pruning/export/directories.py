@@ -1,7 +1,7 @@
 """Directories: write a directory under a temporary name, then move it into place.
 
-In: the path to write a model to. Out: a directory to fill. Whenever the process is killed, the path
-has the old model, the new one, or nothing. Only a model is ever replaced.
+In: the path to write a model to. Out: a directory to fill. Even if the process is killed, the
+path has the old model, the new one, or nothing. Only a model is ever replaced.
 """
 
 import json
@@ -19,7 +19,7 @@ from headwise.files import lock_folder, resolve_target
 from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
-"""Suffixes of temporary names: a new directory not yet in place, an old one moved away."""
+"""Suffixes for a new directory that is not in place yet, and for an old one that was moved away."""
 MODEL_FILES = re.compile(
     r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
     r"|\.gitattributes|LICENSE(\.txt)?"
@@ -30,10 +30,7 @@ MODEL_FOLDERS = re.compile(r"\d+_\w+")  # sentence-transformers modules, such as
 
 @contextmanager
 def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
-    """Yield a directory to fill. It replaces `out` when the block ends, or is removed on an error.
-
-    The next `check_destination` clears whatever a killed process leaves behind.
-    """
+    """Yield a directory to fill, which replaces `out` at the end of the block unless that fails."""
     with _lock_destination(out, force=force) as place:
         part = _temporary_name(place, PART)
         try:
@@ -51,9 +48,9 @@ def _temporary_name(place: Path, kind: str) -> Path:
 
 
 def check_destination(out: Path, *, force: bool) -> None:
-    """Raise unless a model can be written to `out`. With `force`, it may replace an existing model.
+    """Raise unless a model can be written to `out`; `force` allows an existing one to be replaced.
 
-    If a killed process had moved a model away from `out`, this first moves it back.
+    If a killed process left `out` moved away, first move it back.
     """
     with _lock_destination(out, force=force):
         pass
@@ -72,7 +69,7 @@ def _lock_destination(out: Path, *, force: bool) -> Iterator[Path]:
 
 
 def _check_content(out: Path, place: Path, *, force: bool) -> None:
-    """Clear leftovers, then raise if `out` contains anything that must not be replaced."""
+    """Clear what a killed process left, then raise if `out` must not be replaced."""
     for old in _leftovers(place, OLD):
         if place.exists():
             _remove(old)

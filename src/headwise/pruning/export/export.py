@@ -3,8 +3,7 @@
 In: a model and the extra files for its directory. Out: a directory with safetensors, config.json
 and a model card. It is a plain checkpoint if transformers can build the cut model from a config;
 otherwise it includes code that cuts a new model. The directory is written under a temporary name,
-loaded, compared with the model, and only then moved into place (`directories.py`). Does not cut
-heads: see `surgery/`.
+loaded, compared with the model, and only then moved into place (`directories.py`).
 """
 
 import inspect
@@ -54,7 +53,7 @@ class Export:
     is_plain: bool
     """Whether transformers loads the directory without extra code."""
     difference: float | None
-    """Largest difference between the two models' outputs, due to rounding; None without inputs."""
+    """Largest difference, due to rounding, between the models' outputs; None without inputs."""
     files: Mapping[str, int]
     """Size of every file in bytes, by path relative to the directory."""
 
@@ -93,9 +92,8 @@ def export(
             _copy_sentence_modules(source, modules, part)
         loaders = _auto_classes(public_class(model), without_block(model.config))
         texts = dict(extras or {})
-        card = model_card(
-            model, part, source=source, loaders=loaders, measured=texts.pop("README.md", "")
-        )
+        figures = texts.pop("README.md", "")
+        card = model_card(model, part, source=source, loaders=loaders, figures=figures)
         for name, text in {"README.md": card, **texts}.items():
             if Path(name).name != name or (part / name).exists():
                 raise OptionError(f"{name!r} cannot be an extra file's name: choose another")
@@ -105,10 +103,7 @@ def export(
 
 
 def check_exportable(model: nn.Module) -> None:
-    """Raise ModelError unless a public transformers class can build this model from its config.
-
-    The weights must also be floating-point and in memory.
-    """
+    """Raise ModelError unless transformers can rebuild the model and its weights can be saved."""
     plain, kind = public_class(model), type(model).__name__
     for name, weight in model.named_parameters():
         if not weight.is_floating_point() or weight.device.type == "meta":
@@ -124,7 +119,7 @@ def check_exportable(model: nn.Module) -> None:
 
 
 def _check_shapes(model: nn.Module, built: nn.Module) -> None:
-    """Raise ModelError unless `built`, made from the model's class and config, has its shapes."""
+    """Raise ModelError unless `built`, from the class and config of `model`, has its shapes."""
     shapes, built_shapes = tensor_shapes(model), tensor_shapes(built)
     for name in {**shapes, **built_shapes}:
         shape, built_shape = shapes.get(name), built_shapes.get(name)
@@ -132,15 +127,10 @@ def _check_shapes(model: nn.Module, built: nn.Module) -> None:
             continue
         if built_shape is None:
             problem = f"its class and config do not create {name}; merge adapters before you cut"
-        elif shape is None:
-            problem = (
-                f"it has no {name}, but its class and config create one; use a model from "
-                "from_pretrained"
-            )
         else:
             problem = (
-                f"{name} is {list(shape)}, but its class and config create {list(built_shape)}; "
-                "use a model from from_pretrained"
+                f"{name} is {'missing' if shape is None else list(shape)}, but its class and "
+                f"config create {list(built_shape)}; use a model from from_pretrained"
             )
         raise ModelError(f"{type(model).__name__} cannot be exported: {problem}")
 
@@ -163,7 +153,7 @@ def write_model(model: PreTrainedModel, part: Path) -> bool:
     try:
         with quiet():
             fresh.save_pretrained(part, state_dict=weights, save_original_format=is_plain)
-    except ValueError as error:  # for instance generation settings that contradict each other
+    except ValueError as error:  # such as generation settings that contradict each other
         raise ModelError(f"{plain.__name__} cannot be exported: {one_sentence(error)}") from error
     for file in part.glob("*.safetensors"):  # safetensors makes them readable by the owner only
         file.chmod((part / "config.json").stat().st_mode)
@@ -226,10 +216,10 @@ def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], p
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
-    """Load the written model. Raise ModelError unless its tensors are equal, bit for bit.
+    """Load the written model; raise ModelError unless its tensors equal those of `model` exactly.
 
-    Returns the largest difference between the outputs for `inputs`, in float32 or better. Kernels
-    may sum in a different order if weights are stored elsewhere, as in a memory-mapped file.
+    Returns the largest difference between their outputs for `inputs`, in float32 or better. Outputs
+    can differ because kernels may sum in another order if weights are in a memory-mapped file.
     """
     with quiet(), explain_errors(f"the written {type(model).__name__}", is_local=True):
         loaded: Any = load(part).model.to(model.device)
@@ -255,16 +245,15 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
 
 def _tensor_difference(name: str, tensor: Tensor, copied: Tensor) -> str:
     """How a tensor changed when loaded back, and how to avoid that; empty if it is equal."""
-    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:  # buffers may differ
+    is_weight = isinstance(tensor, nn.Parameter)
+    if is_weight and tensor.dtype != copied.dtype:  # buffers may differ
         return (
             f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back; convert all weights "
             "to one dtype with model.to"
         )
     if torch.equal(tensor.double().nan_to_num(), copied.double().nan_to_num()):
         return ""
-    if isinstance(tensor, nn.Parameter):
-        return f"{name} has different values when loaded back; use a model from from_pretrained"
-    return (
-        f"{name} has different values when loaded back, because it is not saved but recomputed; "
-        "set the dtype when you load the uncut model"
-    )
+    remedy = "set the dtype when you load the uncut model, because buffers are recomputed"
+    if is_weight:
+        remedy = "use a model from from_pretrained"
+    return f"{name} has different values when loaded back; {remedy}"

@@ -25,7 +25,7 @@ SIZES = {
     "cache_bytes_per_token": "bytes of KV cache per token",
     "attention_multiply_adds": "attention multiply-adds",
 }
-"""Labels of the sizes on a card, by the sizes' names in the record."""
+"""Labels of the sizes on a card, by their names in `Sizes`."""
 MEANT = {"cosine": "cosine to the uncut model's embeddings"}
 """Descriptions of units whose names do not explain themselves."""
 
@@ -47,12 +47,9 @@ def model_card(
     *,
     source: Path | None,
     loaders: Mapping[str, str],
-    measured: str = "",
+    figures: str = "",
 ) -> str:
-    """The card of the model written to `part`; `loaders` are class names by Auto class.
-
-    `measured` is the text that `figures_section` returned.
-    """
+    """The card of the model in `part`; `loaders` maps Auto classes to the classes they load."""
     kept_heads = (getattr(model.config, BLOCK, None) or {"kept": {}})["kept"]
     rows = [(layer, ", ".join(map(str, kept)) or "none") for layer, kept in kept_heads.items()]
     columns = ("layer", "heads kept, by their numbers in the uncut model")
@@ -74,7 +71,7 @@ def model_card(
         f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.\n"
         "Its licence and limits are those of the model it was made from.",
         f"{HEADS}\n\n{Table('', columns, tuple(rows)).to_markdown()}" if rows else "",
-        measured,
+        figures,
         "Load it from this directory in any of these ways:",
         "\n".join(["```python", *lines, "```"]),
         "" if is_plain else WARNING,

@@ -1,7 +1,7 @@
 """ONNX: write a model as one file that runs without torch.
 
 In: a model, cut or not, and inputs for it. Out: an .onnx file for batches and sequences of any
-size. onnxruntime runs the file; it is kept only if its outputs match the model's.
+size, which is kept only if onnxruntime computes the model's outputs from it.
 """
 
 import logging
@@ -33,9 +33,8 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
     """Write the model to `path`, and return the largest difference from torch's outputs.
 
     Every tensor that the model returns for `inputs` is an output of the file; there is no cache.
-    onnxruntime runs the file on `inputs` and on a part of them. Raises ModelError and leaves no
-    file if rounding does not explain a difference. First call `check_onnx_packages` and
-    `check_onnx_model`.
+    onnxruntime runs the file on `inputs` and on a part of them. Raises ModelError, and leaves no
+    file, if a difference exceeds rounding. Call `check_onnx_packages` and `check_onnx_model` first.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     adapter = _Adapter(model, tuple(inputs))

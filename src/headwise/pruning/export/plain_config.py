@@ -40,7 +40,7 @@ def public_class(model: nn.Module) -> type[PreTrainedModel]:
 
 
 def plain_config(model: PreTrainedModel) -> PreTrainedConfig | None:
-    """A config that builds the model's shapes without headwise's block; None if there is none."""
+    """A config that builds the model's shapes without headwise's block; None if no config does."""
     uncut = without_block(model.config)
     if not getattr(model.config, BLOCK, None):
         return uncut
@@ -58,7 +58,7 @@ def without_block(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def _candidate_counts(model: PreTrainedModel, uncut: PreTrainedConfig) -> Iterator[dict[str, int]]:
-    """Config settings to try; none if, for example, layers have different numbers of heads."""
+    """Head counts to try in the config; none if, for example, layers differ in their counts."""
     block = getattr(model.config, BLOCK)
     counts = set(head_counts(model).values())
     if len(counts) > 1 or uncut.sub_configs or block["emptied"] or block["biased"]:

@@ -1,7 +1,7 @@
 """Sizes: how large and how fast a model is before and after a cut.
 
 In: the uncut and the cut model. Out: parameters, bytes, KV-cache bytes, multiply-adds, and the run
-times of both models, measured alternately. Sizes come from the weights, never from a mask.
+times of both models, which take turns. A head that is only silenced still counts.
 """
 
 import statistics
@@ -81,7 +81,7 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
 
 @dataclass(frozen=True)
 class Speed:
-    """Run times of two models on the same input, measured alternately."""
+    """Run times of two models that took turns on the same input."""
 
     batch: int
     positions: int
@@ -129,18 +129,18 @@ def _seconds(model: nn.Module, inputs: Inputs) -> float:
 
 
 GENERATED = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask")
-"""Inputs that `full_batch` makes. It omits token types, so models assume that all are equal."""
+"""Inputs that `full_batch` creates. Without token types, a model uses the same type throughout."""
 
 
 def inputs_beyond_tokens(inputs: Inputs) -> list[str]:
-    """Names of inputs that `full_batch` cannot make; a model that needs them is not timed."""
+    """Names of inputs that `full_batch` cannot create; a model that needs them is not timed."""
     if "input_ids" not in inputs:
         return list(inputs)
     return [name for name in inputs if name not in (*GENERATED, "token_type_ids")]
 
 
 def full_batch(inputs: Inputs, batch: int, positions: int) -> Inputs:
-    """A batch of `batch` unpadded sequences, each `positions` tokens long, from repeated ids."""
+    """A batch of `batch` unpadded sequences of `positions` tokens, made by repeating the ids."""
     ids = inputs["input_ids"].flatten()
     needed = batch * positions
     repeated = ids.repeat(-(-needed // len(ids)))[:needed].view(batch, positions)

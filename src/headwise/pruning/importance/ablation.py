@@ -1,13 +1,13 @@
 """Ablation: the loss that silencing heads adds, measured exactly.
 
 In: an evaluation and units of heads. Out: for each unit, the loss added by replacing its heads'
-outputs with zeros or with their means, and the standard error of that loss over examples. Layers
-before the one with the silenced heads are not computed again, and several units in one layer share
-a forward pass, each with its own copy of the batch.
+outputs with zeros or with their means, with a standard error over examples. Layers below the
+silenced heads are not computed again, and several units in one layer share a forward pass, each
+with its own copy of the batch.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from headwise.watching.gates import MeanOutputs, gate
 from headwise.watching.hooks import record
 
 MOST_TOKENS = 8192
-"""Maximum number of tokens in all copies of a batch: a larger pass is no faster."""
+"""Maximum number of tokens in all copies of a batch: larger passes save no more time."""
 Unit = tuple[HeadId, ...]
 """Heads of one layer that are silenced or cut together."""
 
@@ -67,11 +67,9 @@ def ablate(
 
 
 def _units_per_pass(units: Sequence[Unit], most: int) -> Iterator[list[int]]:
-    """Yield the indices of up to `most` units at a time, all in the same layer."""
-    by_layer: dict[str, list[int]] = {}
-    for index, unit in enumerate(units):
-        by_layer.setdefault(unit[0].layer_name, []).append(index)
-    for indices in by_layer.values():
+    """Yield the indices of up to `most` successive units at a time, all in the same layer."""
+    for _, group in groupby(range(len(units)), lambda index: units[index][0].layer_name):
+        indices = list(group)
         yield from (indices[start : start + most] for start in range(0, len(indices), most))
 
 
@@ -83,10 +81,7 @@ def _outputs_without(
     recorded: Iterable[tuple[Block, Any]],
     means: MeanOutputs | None,
 ) -> Float[Tensor, "copies ..."]:
-    """Outputs for one copy of the batch per unit, each with its unit silenced.
-
-    Recorded blocks before the units' layer are not computed again.
-    """
+    """Outputs for one copy of the batch per unit, each copy with its own unit silenced."""
     layer, batch = units[0][0].layer_name, len(repeated) // len(units)
     gates = torch.ones(len(units), batch, evaluation.counts[layer][0])
     for row, unit in enumerate(units):

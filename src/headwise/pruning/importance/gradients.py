@@ -23,9 +23,9 @@ from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import gate
 
 DRAWS = 8
-"""Number of random projections per example: with 400 examples, enough to rank the heads."""
+"""Number of random scalars per example: with 400 examples, enough to rank the heads."""
 FLAT = 1e-3
-"""Largest ratio of loss gradients to random scalars' gradients for a loss at its minimum."""
+"""A loss is at its minimum if its gradients are at most this share of the random scalars'."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:
 
 
 def has_gradients(evaluation: Evaluation) -> bool:
-    """Whether the objective has gradients with respect to heads; a user's own may have none."""
+    """Whether the objective has gradients with respect to heads; a custom one may have none."""
     model, sample = evaluation.model, evaluation.samples[0]
     gates = _open_gates(evaluation, sample)
     with torch.enable_grad(), _without_weight_gradients(model), gate(model, gates):
@@ -160,7 +160,7 @@ def _standard_error(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " h
 
 @contextmanager
 def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
-    """Turn off gradients of the weights, which halves the memory that a backward pass needs."""
+    """Turn off the weights' gradients inside the block, which halves the memory needed."""
     trainable = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in trainable:
         weight.requires_grad_(False)

@@ -219,16 +219,8 @@ def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> p
         progress(PruneStage.BEST_ALONE, number, len(layers))
         others = [tuple(other for other in heads if other != head) for head in heads]
         costs = ablate(evaluation, others) if len(heads) > 1 else [Estimate(0.0, 0.0)]
-        best = min(range(len(heads)), key=lambda index: costs[index].value)
-        quality = objective.quality(base.value + costs[best].value)
-        rows.append(
-            {
-                "layer": heads[0].layer_name,
-                "heads": len(heads),
-                "best": str(heads[best]),
-                "added": costs[best].value,
-                "added_se": costs[best].error,
-                "shown": f"{quality:.{2 if objective.unit == 'perplexity' else 4}f}",
-            }
-        )
-    return pd.DataFrame(rows)
+        best, added = min(zip(heads, costs, strict=True), key=lambda pair: pair[1].value)
+        quality = objective.quality(base.value + added.value)
+        shown = f"{quality:.{2 if objective.unit == 'perplexity' else 4}f}"
+        rows.append((best.layer_name, len(heads), str(best), added.value, added.error, shown))
+    return pd.DataFrame(rows, columns=LAYER_COLUMNS)

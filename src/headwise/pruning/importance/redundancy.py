@@ -21,16 +21,16 @@ from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.watch import watch
 
 LEAST_CORRELATION = 0.3
-"""Smallest correlation between the output effects of two heads that can replace each other."""
+"""Two heads are linked only if their effects on the output correlate at least this much."""
 LEAST_CKA = 0.2
-"""Smallest linear CKA between the outputs of two heads that can replace each other."""
+"""Two heads are linked only if the linear CKA between their outputs is at least this."""
 FEWEST_ROWS = 4
 """Smallest number of rows: the unbiased CKA divides by the number of rows minus three."""
 
 
 @dataclass(frozen=True)
 class RedundantHeads:
-    """Heads that can replace each other."""
+    """Heads that can replace each other, linked by similar effects and similar outputs."""
 
     heads: tuple[HeadId, ...]
     correlation: float
@@ -51,7 +51,7 @@ class RedundantHeads:
 
 
 def effect_correlations(interaction: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
-    """Correlation between every two heads' output effects, -1 to 1; 0 if either has no effect."""
+    """Correlation of every two heads' effects on the output, -1 to 1; 0 if either has no effect."""
     norms = interaction.diagonal().clamp(min=0).sqrt()
     scale = norms[:, None] * norms
     return torch.where(scale > 0, interaction / scale.clamp(min=torch.finfo(norms.dtype).tiny), 0.0)
@@ -97,7 +97,7 @@ def _head_outputs(
 def redundant_groups(
     gradients: Gradients, similarity: Float[Tensor, "heads heads"]
 ) -> tuple[RedundantHeads, ...]:
-    """Groups of heads linked by similar effects and outputs; largest extra joint cost first."""
+    """Groups of linked heads; first the one whose joint cost most exceeds its separate costs."""
     correlations = effect_correlations(gradients.interaction)
     is_linked = (correlations >= LEAST_CORRELATION) & (similarity >= LEAST_CKA)
     reaches = is_linked.fill_diagonal_(True).float()

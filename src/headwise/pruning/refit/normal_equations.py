@@ -1,7 +1,7 @@
 """Normal equations: least squares from sums accumulated batch by batch.
 
 In: rows of a linear layer's inputs and of its output errors. Out: for any ridge, the correction to
-its weights that removes most of the error, and the error that remains on other rows. Memory depends
+the weights that leaves the least error, and the error that it leaves on other rows. Memory depends
 on the layer's width, not on the number of rows.
 """
 

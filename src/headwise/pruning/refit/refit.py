@@ -2,10 +2,10 @@
 
 In: an uncut model, the cut one, examples to fit on, and examples to choose the ridge with. Out: the
 cut model with adjusted output projections, and a `LayerFit` per projection. Layers are fitted in
-order and in closed form, each on the outputs of the layers refitted before it. A fit reduces the
-error in the residual stream after attention if the block adds attention's output unchanged to its
-input, otherwise the error in attention's output. The variant `wide` also fits the last linear layer
-of each feed-forward part. `normal_equations.py` solves the least-squares problems.
+order, each on the outputs of the layers refitted before it. A fit reduces the error in the residual
+stream after attention if the block adds attention's output unchanged to its input, otherwise the
+error in attention's output. The variant `wide` also fits the last linear layer of each feed-forward
+part. `normal_equations.py` solves the least-squares problems.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -167,14 +167,12 @@ class _ModelPair:
         return parts
 
     def _adds_to_input(self, index: int, modules: Mapping[str, nn.Module]) -> bool:
-        """Whether the uncut block adds attention's output to its own input, with both unchanged.
-
-        If so, that sum is the input to some module in the block.
-        """
+        """Whether the uncut block adds attention's output to its own input, with both unchanged."""
         inside = self.uncut.blocks[index].module.named_modules()
         every = {f"block.{path}": module for path, module in inside}
         calls = self.uncut.record(index, 0, {**every, **modules})
         total = calls["stream"].input + calls["projection"].output
+        # If so, the sum is the input to some module in the block.
         return any(_is_close(total, state) for state in _inputs(calls).values())
 
     def feed_forward(self, index: int) -> list[_FittedProjection]:
@@ -236,10 +234,7 @@ def _bias(projection: nn.Module) -> Tensor | None:
 def best_correction(
     fitted: NormalEquations, held_out: NormalEquations, variant: str
 ) -> tuple[float | None, Correction | None, float]:
-    """The ridge and correction with the smallest error on held-out rows, and that error.
-
-    The ridge and the correction are None if no correction helps.
-    """
+    """The ridge and correction that help most on held-out rows, if any do, and the error left."""
     best: tuple[float | None, Correction | None, float] = (None, None, held_out.mean_square)
     if not fitted.rows:
         return best

@@ -1,29 +1,19 @@
 """State cache: block outputs for many batches, kept in memory up to a limit, then on disk.
 
-In: one state per batch, a tensor or a tuple of tensors. Out: the same states. This way, disk space,
-not memory, limits how much text a refit can use.
+In: one state per batch, a tensor or a tuple of tensors. Out: the same states. The amount of text
+that a refit can use is therefore limited by disk space, not by memory.
 """
 
 import weakref
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
-from safetensors.torch import load_file, save_file
+import torch
 from torch import Tensor
 
 ROOM = 1 << 28
 """Maximum bytes a cache keeps in memory. A refit has two caches, or four for an encoder-decoder."""
-
-
-class SpilledState(NamedTuple):
-    """A state on disk."""
-
-    path: Path
-    device: str
-    others: tuple[Any, ...]
-    """The state's parts, with None in place of each tensor."""
-    is_tuple: bool
 
 
 class StateCache:
@@ -37,16 +27,11 @@ class StateCache:
 
     def __getitem__(self, number: int) -> Any:
         state = self.states[number]
-        if not isinstance(state, SpilledState):
-            return state
-        tensors = load_file(state.path, device=state.device)
-        parts = tuple(tensors.get(str(place), part) for place, part in enumerate(state.others))
-        return parts if state.is_tuple else parts[0]
+        return torch.load(state, weights_only=False) if isinstance(state, Path) else state
 
     def __setitem__(self, number: int, state: Any) -> None:
         parts = state if isinstance(state, tuple) else (state,)
-        tensors = {str(i): part for i, part in enumerate(parts) if isinstance(part, Tensor)}
-        size = sum(tensor.nbytes for tensor in tensors.values())
+        size = sum(part.nbytes for part in parts if isinstance(part, Tensor))
         self.used[number] = 0
         if sum(self.used) + size <= self.room:
             self.used[number], self.states[number] = size, state
@@ -54,8 +39,5 @@ class StateCache:
         if self.folder is None:
             self.folder = TemporaryDirectory(prefix="headwise-")
             weakref.finalize(self, self.folder.cleanup)
-        path = Path(self.folder.name) / f"{number}.safetensors"
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-        device = next((str(tensor.device) for tensor in tensors.values()), "cpu")
-        others = tuple(None if isinstance(part, Tensor) else part for part in parts)
-        self.states[number] = SpilledState(path, device, others, isinstance(state, tuple))
+        self.states[number] = Path(self.folder.name) / f"{number}.pt"
+        torch.save(state, self.states[number])

@@ -1,8 +1,8 @@
 """Curve: quality against number of heads cut, for several methods.
 
 In: orders in which to cut heads, and examples that were not used to choose them. Out: a point for
-every method and cut. The floor is the score with every head silent, to which attention does not
-contribute: judge a cut by where it falls between the uncut model and the floor.
+every method and cut. The floor is the score with every head silent, and so without attention: judge
+a cut by where it falls between the uncut model and the floor.
 """
 
 import itertools
@@ -166,24 +166,13 @@ def as_csv(curve: Curve) -> str:
 
 
 def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, Any]:
-    value = loss_in_unit(loss.value, unit)
-    return {
-        "method": method,
-        "cut": cut,
-        "share": cut / total,
-        "loss": loss.value,
-        "loss_se": loss.error,
-        "quality": value,
-        "low": value,
-        "high": value,
-    }
+    quality = low = high = loss_in_unit(loss.value, unit)
+    values = (method, cut, cut / total, loss.value, loss.error, quality, low, high)
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def mean_over_orders(losses: Sequence[Estimate]) -> Estimate:
-    """Mean loss of several random orders, with its standard error over orders.
-
-    The error is NaN if a loss is infinite or NaN.
-    """
+    """Mean loss over random orders and its standard error; NaN if a loss is not finite."""
     values = [loss.value for loss in losses]
     is_finite = all(map(math.isfinite, values))
     error = statistics.stdev(values) / math.sqrt(len(values)) if is_finite else math.nan

@@ -1,8 +1,8 @@
 """CutPlan: which heads to cut, why, and at what predicted cost.
 
 In: heads, with the reasons and costs of cutting them. Out: text that people can edit, JSON that
-contains everything, and the heads that a model keeps. Does not import torch: a model is represented
-by its `counts`, the numbers of heads and KV heads in every layer. Heads are cut in `surgery/`.
+contains everything, and the heads that a model keeps. Does not import torch: all it knows of a
+model are its `counts`, the numbers of heads and KV heads in every layer.
 """
 
 import json
@@ -68,7 +68,9 @@ class CutPlan:
             object.__setattr__(self, name, value)
         for head in self.heads:
             if re.search(r"[\s,#]", head.stack):
-                raise OptionError(f"{str(head)!r} cannot be cut: its stack has a space, ',' or '#'")
+                raise OptionError(
+                    f"{str(head)!r} cannot be cut: its stack's name has a space, ',' or '#'"
+                )
         for head in [*self.reasons, *self.costs]:
             if head not in self.heads:
                 raise OptionError(
@@ -97,10 +99,7 @@ class CutPlan:
         return iter(self.heads)
 
     def __or__(self, other: "CutPlan") -> "CutPlan":
-        """The heads of both plans; facts that both have are taken from this plan.
-
-        Raises OptionError if both have counts and the counts differ.
-        """
+        """The heads of both plans, whose counts must agree; this plan's other facts come first."""
         if self.counts and other.counts:
             _check_shape(self, other.counts, other.model or "the other plan's model")
         return CutPlan(

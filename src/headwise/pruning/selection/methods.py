@@ -148,7 +148,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
 
 
 def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
-    """Random heads, as many as `heads`: whole units if `heads` are, else of the same shape."""
+    """As many random heads as in `heads`: whole units if `heads` are, else spread like `heads`."""
     excluded = set(heads)
     whole_units = [unit for unit in search.units if excluded >= set(unit)]
     is_whole = excluded == {head for unit in whole_units for head in unit}
@@ -193,7 +193,7 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss, measured again in each round without the units already cut."""
+    """Smallest expected loss first, measured again in each round without the units already cut."""
     cut, costs = list[int](), list[float]()
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
@@ -216,7 +216,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Exact ablation of every remaining unit, measured again after each cut."""
+    """Smallest exact ablation first, measured again after each cut."""
     cut, costs = list[int](), list[float]()
     while len(cut) < count:
         search.progress(PruneStage.GREEDY, len(cut), count)
@@ -230,7 +230,7 @@ def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
 
 
 def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest score, measured once: exact ablation, a sum over a unit's heads, or random."""
+    """Smallest score first, measured once: exact ablation, a sum over a unit's heads, or random."""
     if method == "random":
         numbers = range(len(search.units))
         scores = [*map(float, random.Random(search.seed).sample(numbers, len(numbers)))]
@@ -277,16 +277,13 @@ def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContext
 def _cheapest(
     search: CutSearch, costs: Sequence[float] | Mapping[int, float], cut: Sequence[int]
 ) -> int:
-    """Index of the cheapest unit that may be cut after those in `cut`.
-
-    In a uniform cut, the unit is in one of the layers that have lost the fewest units.
-    """
+    """Index of the cheapest unit that may be cut after those in `cut`."""
     layers, done = search.layers, set(cut)
     allowed = [index for index in range(len(layers)) if index not in done]
     if search.is_nested:
         first = {layers[index]: index for index in reversed(allowed)}
         allowed = sorted(first.values())
-    if search.is_uniform:
+    if search.is_uniform:  # next, a layer that has lost the fewest units
         lost = Counter(layers[index] for index in cut)
         fewest = min(lost[layers[index]] for index in allowed)
         allowed = [index for index in allowed if lost[layers[index]] == fewest]

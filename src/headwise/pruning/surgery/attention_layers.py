@@ -25,7 +25,7 @@ from headwise.watching.sites import Site, find_sites, output_weight
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """An attention module that heads can be cut from. ALBERT's serve several layers each."""
+    """An attention module that heads can be cut from. In ALBERT, one serves several layers."""
 
     names: tuple[str, ...]
     path: str
@@ -87,7 +87,7 @@ class AttentionLayer:
 
 
 def _axis(projection: Any, side: Literal["inputs", "outputs"]) -> tuple[int, str]:
-    """The weight axis for a linear layer's inputs or outputs, and the attribute with its size."""
+    """The axis of a weight for its inputs or outputs, and the attribute that stores its length."""
     if type(projection).__name__ == "Conv1D":
         return {"inputs": (0, "nx"), "outputs": (1, "nf")}[side]
     return {"inputs": (1, "in_features"), "outputs": (0, "out_features")}[side]
@@ -110,10 +110,7 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         module, family = sites[0].module, find_family(sites[0].module)
         reason: str | None
         if family is None:
-            reason = (
-                "headwise has no facts about where its heads are; docs/extend.md shows how to add "
-                "them"
-            )
+            reason = "headwise does not know this class; docs/extend.md shows how to add it"
         elif family.refusal:
             reason = family.refusal
         elif key not in paths:
@@ -231,7 +228,7 @@ def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
 def _head_slices(
     layer: AttentionLayer, name: str, kept: tuple[int, ...], count: int
 ) -> list[Slice]:
-    """Slices of a part with `count` equal pieces, one per head; none for a norm shared by heads."""
+    """Slices of a part that `count` heads share equally; none for a norm that all heads use."""
     part = layer.part(name)
     if isinstance(part, nn.Parameter):
         return [Slice(layer.path_to(name), 0, _entries(kept, len(part) // max(count, 1)))]

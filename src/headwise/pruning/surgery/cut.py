@@ -1,9 +1,9 @@
 """Cut: remove heads from a model's weights; nothing else about the model changes.
 
-In: a model and the heads to cut. Out: the same model with smaller projections, which computes the
-same as with these heads silenced, and a block in its config that describes the cut. From that
-block, `models/exported_modeling.py` gives a new model the same shapes. Every check that does not
-run the model comes before the first change.
+In: a model and the heads to cut. Out: the same model with smaller projections, whose outputs equal
+those with the heads silenced, and a block in its config that describes the cut. From that block,
+`models/exported_modeling.py` gives a new model the same shapes. Every check that does not run the
+model comes before the first change.
 """
 
 import copy
@@ -44,7 +44,7 @@ class Surgery:
 
     heads: tuple[HeadId, ...]
     difference: float | None
-    """Largest difference in any output from silencing the heads; None if no inputs were given."""
+    """Largest difference in any output from silencing the heads; None without inputs."""
     parameters_before: int
     parameters_after: int
     kept: Mapping[str, tuple[int, ...]]
@@ -134,7 +134,7 @@ def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
 
 
 def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
-    """Heads a module loses. Raises if one is unknown, or if its layers lose different heads."""
+    """Heads that a module loses. Raises if one is unknown, or if layers that share it differ."""
     by_name = {name: set[int]() for name in layer.names}
     for head in heads:
         if head.layer_name in by_name:
@@ -208,7 +208,6 @@ def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
-    """Heads that each layer still has, numbered as in the uncut model."""
     cut_layers = (getattr(model.config, "headwise", None) or EMPTY)["kept"]
     return {
         name: tuple(cut_layers.get(name, range(num_heads)))
@@ -218,7 +217,7 @@ def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _restore_on_error(model: Any, cuts: list[LayerCut]) -> Iterator[None]:
-    """Restore the model if the block raises. The old parameters stay in memory until it ends."""
+    """Restore the model if the block raises. The old parameters stay in memory until then."""
     paths = {layer_cut.layer.path for layer_cut in cuts}
     paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}
     modules = [cuts[0].layer.base.get_submodule(path) for path in paths]
