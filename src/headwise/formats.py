@@ -103,8 +103,8 @@ MOST_DECIMALS = 8
 def format_with_error(value: float, error: float) -> str:
     """A number and its standard error, both rounded to the error's first significant digit.
 
-    >>> format_with_error(0.0006812, 0.0000633), format_with_error(3.456e-12, 1.2e-13)
-    ('0.00068 ± 0.00006', '3.5e-12 ± 1e-13')
+    >>> format_with_error(0.0006812, 0.0000633), format_with_error(-0.00001, 0.001)
+    ('0.00068 ± 0.00006', '0.000 ± 0.001')
     """
     if math.isnan(value):
         return ""
@@ -113,4 +113,4 @@ def format_with_error(value: float, error: float) -> str:
     decimals = max(0, -math.floor(math.log10(error)))
     if decimals > MOST_DECIMALS:
         return f"{value:.2g} ± {error:.1g}"
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+    return f"{value:z.{decimals}f} ± {error:.{decimals}f}"

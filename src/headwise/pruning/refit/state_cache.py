@@ -27,7 +27,7 @@ class StateCache:
 
     def __getitem__(self, number: int) -> Any:
         state = self.states[number]
-        return torch.load(state, weights_only=False) if isinstance(state, Path) else state
+        return torch.load(state) if isinstance(state, Path) else state
 
     def __setitem__(self, number: int, state: Any) -> None:
         parts = state if isinstance(state, tuple) else (state,)
