@@ -60,12 +60,9 @@ class HeadSums:
     def merge(self, other: "HeadSums") -> None:
         """Add the sums in `other`."""
         self.num_heads |= other.num_heads
-        for place, part in other.columns.items():
-            add_matrix(self.columns, place, part)
-        for stack, part in other.hsic.items():
-            add_matrix(self.hsic, stack, part)
-        for key, part in other.divergence.items():
-            add_matrix(self.divergence, key, part)
+        for name in ("columns", "hsic", "divergence"):
+            for key, part in getattr(other, name).items():
+                add_matrix(getattr(self, name), key, part)
 
 
 def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:

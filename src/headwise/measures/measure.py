@@ -30,7 +30,7 @@ class RowValues:
 
 
 RowsAndKeys = tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]
-"""Pairs of a row, counted from the tile's first row, and a key's position."""
+"""Pairs: a row, counted from the tile's first row, and the position of a key."""
 PairsOf = Callable[[Int[Tensor, " row"]], RowsAndKeys]
 """Maps the positions of a tile's rows to pairs; keys outside the sequence are ignored."""
 SharedName = tuple[type | None, str]
@@ -98,7 +98,7 @@ class Sums(dict[str, Tensor]):
         )
 
     def rows(self, name: str, span: slice) -> Float[Tensor, "heads row"]:
-        """Some rows of the measure's own sum with that name, to change in place; first zeros."""
+        """Some rows of the measure's own sum with that name, to change in place; zeros at first."""
         if name not in self:
             self[name] = self.view.zeros()
         return self[name][:, span]
@@ -148,10 +148,7 @@ class MassMeasure(Measure):
 
 
 def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
-    """Every column of every measure that serves the view, computed in one pass over its weights.
-
-    A row that sees no key has no weights and no value in any column.
-    """
+    """Every column of every measure that serves the view, computed in one pass over its weights."""
     shared: dict[SharedName, Tensor] = {}
     serving = [Sums(measure, view, shared) for measure in measures if measure.serves(view)]
     pairs = {
@@ -182,7 +179,12 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
                 f"`columns` do not list: they are {', '.join(sums.measure.columns)}"
             )
         columns |= new
-    return _without_blind_rows(view, columns)
+    sees = view.sees_at_least(1)
+    if not bool(sees.all()):  # a row that sees no key has no value in any column
+        for name, column in columns.items():
+            is_defined = sees if column.is_defined is None else column.is_defined & sees
+            columns[name] = RowValues(column.values, is_defined)
+    return columns
 
 
 def _feature_adder(
@@ -250,15 +252,3 @@ def _find_picks(layout: RowLayout, tile: TileWeights, pairs: Mapping[SharedName,
     if len(picks[0]) * len(layout.blocks) <= CACHED_PICKS:
         cache[key] = picks
     return picks
-
-
-def _without_blind_rows(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
-    sees = view.sees_at_least(1)
-    if bool(sees.all()):
-        return columns
-    return {
-        name: RowValues(
-            column.values, sees if column.is_defined is None else column.is_defined & sees
-        )
-        for name, column in columns.items()
-    }
