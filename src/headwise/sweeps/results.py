@@ -45,24 +45,22 @@ class Sweep:
     @property
     def runs(self) -> pd.DataFrame:
         """One row per run: what was trained and how well it did."""
-        rows = []
-        for record in self.records:
-            outcome, heads = record.outcome, record.outcome.heads
-            rows.append(
-                {
-                    **record.run.to_json(),
-                    "steps": outcome.steps,
-                    "is_solved": outcome.is_solved,
-                    "accuracy": outcome.accuracy,
-                    "loss": outcome.loss,
-                    **{f"accuracy_{name}": share for name, share in outcome.by_question.items()},
-                    "entropy": sum(head.entropy for head in heads) / len(heads),
-                    "largest": sum(head.largest for head in heads) / len(heads),
-                    "roles": " ".join(sorted({role for head in heads for role in head.roles})),
-                    "parameters": outcome.parameters,
-                }
-            )
-        return pd.DataFrame(rows)
+        runs_and_outcomes = [(record.run, record.outcome) for record in self.records]
+        return pd.DataFrame(
+            {
+                **run.to_json(),
+                "steps": outcome.steps,
+                "is_solved": outcome.is_solved,
+                "accuracy": outcome.accuracy,
+                "loss": outcome.loss,
+                **{f"accuracy_{name}": share for name, share in outcome.by_question.items()},
+                "entropy": sum(head.entropy for head in outcome.heads) / len(outcome.heads),
+                "largest": sum(head.largest for head in outcome.heads) / len(outcome.heads),
+                "roles": " ".join(sorted({role for head in outcome.heads for role in head.roles})),
+                "parameters": outcome.parameters,
+            }
+            for run, outcome in runs_and_outcomes
+        )
 
     @property
     def heads(self) -> pd.DataFrame:

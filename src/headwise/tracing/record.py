@@ -232,16 +232,14 @@ class Trace:
 
     def _select_heads(self, step: TraceStep) -> TraceStep:
         """The step with only the chosen heads, or with the KV heads that these read."""
-        if self.heads == tuple(range(self.num_heads)):
+        place = next((i for i, axis in enumerate(step.axes) if axis.endswith("heads")), None)
+        if place is None or self.heads == tuple(range(self.num_heads)):
             return step
-        for place, axis in enumerate(step.axes):
-            if axis in ("heads", "kv_heads"):
-                is_kv = axis == "kv_heads"
-                numbers = [self.kv_head_of[head] if is_kv else head for head in self.heads]
-                index = torch.tensor(numbers, device=step.values.device)
-                axes = (*step.axes[:place], "heads", *step.axes[place + 1 :])
-                return replace(step, axes=axes, values=step.values.index_select(place, index))
-        return step
+        is_kv = step.axes[place] == "kv_heads"
+        numbers = [self.kv_head_of[head] if is_kv else head for head in self.heads]
+        index = torch.tensor(numbers, device=step.values.device)
+        axes = tuple("heads" if axis == "kv_heads" else axis for axis in step.axes)
+        return replace(step, axes=axes, values=step.values.index_select(place, index))
 
     @property
     def large_steps(self) -> list[str]:
