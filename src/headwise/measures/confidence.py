@@ -34,10 +34,7 @@ class Confidence(Measure):
         return Offsets().pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Update each row's largest weight over ordinary tokens, and over all tokens.
-
-        Sets the weights of special tokens in the tile to 0, then restores them.
-        """
+        """Update each row's largest weight over ordinary tokens, and over all tokens."""
         special = _special_columns(view.layout, tile.block)
         if len(special) == 0:
             ordinary = largest = tile.weights.amax(-1)

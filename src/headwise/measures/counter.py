@@ -211,7 +211,7 @@ class HeadCounter:
                 self._compare(key, view, position, index)
 
     def _compare(self, key: LayerKey, view: SequenceView, position: int, index: int) -> None:
-        """Add the divergences of a layer's heads, and keep their kernels for `finish`."""
+        """Add the divergences between a layer's heads, and keep their kernels for `finish`."""
         rows, tile = compared_rows(view, self.choice.seed + 1, index)
         kernels = centred_kernels(view.sequence.mixed[:, rows])
         self._kernels.setdefault((key[0], position), []).append(kernels)

@@ -31,7 +31,7 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LENGTH = 256
-"""Maximum tokens in a window of text: short windows give more examples, so smaller errors."""
+"""Maximum tokens in a window of text: short windows give more examples."""
 ROOM = 100_000_000
 """Maximum number of values in the output of one forward pass: 400 MB in float32."""
 

@@ -64,10 +64,7 @@ class LogitLoss(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """Log-probability of labels that are drawn from the model's predictions, for each example.
-
-        The curvature is then the Fisher information.
-        """
+        """Log-probability of labels drawn from the model's own predictions (Fisher information)."""
         logs = upcast_to_float32(output).log_softmax(-1)
         with torch.no_grad():
             noise = torch.rand(logs.shape, generator=random).to(logs)
@@ -193,7 +190,7 @@ class Embedding(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """A random projection, because the loss is half a squared distance of unit vectors."""
+        """A random projection, because the loss is half a squared distance between unit vectors."""
         signs = torch.randint(0, 2, output.shape, generator=random).to(output) * 2 - 1
         return (output * signs).sum(-1)
 

@@ -100,7 +100,7 @@ class Objective(ABC):
     ) -> Float[Tensor, " batch"]:
         """A random scalar per example whose gradient g satisfies E[g g^T] = curvature of the loss.
 
-        A small change d of the output then adds `1/2 d^T E[g g^T] d` to `Losses.sums`.
+        A small change d then adds `1/2 d^T E[g g^T] d` to `Losses.sums`.
         """
 
     def quality(self, loss: float) -> float:

@@ -1,6 +1,6 @@
 """Characters: the task of predicting the next character of real text.
 
-Unlike the tasks on random symbols, it is not known in advance which heads this task needs.
+In contrast to the tasks on random symbols, nobody knows in advance which heads this one needs.
 """
 
 import functools
@@ -70,10 +70,7 @@ class Characters(SweepTask):
 
     @functools.cached_property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
-        """The characters as numbers: the part to train on, and the held-out end.
-
-        Characters are numbered by frequency, the most frequent first; ties go by code point.
-        """
+        """The text to train on and the held-out end, as numbers: characters' ranks by frequency."""
         codes = np.frombuffer(self.full_text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         counts = np.bincount(codes, minlength=sys.maxunicode + 1)
         known = np.argsort(-counts, kind="stable")[: min(self.alphabet, np.count_nonzero(counts))]

@@ -86,10 +86,7 @@ def train_run(settings: SweepSettings, run: Run) -> RunRecord:
 def train_all(
     runs: Sequence[Run], folder: Path | None, pool: "TrainingPool", on_done: Callable[[], None]
 ) -> list[RunRecord]:
-    """Train the runs that have no record in `folder`, each shape once; return all records in order.
-
-    Calls `on_done` once per run, also for runs that were already saved.
-    """
+    """Train the runs without a record in `folder`, each shape once; return all records in order."""
     records: dict[Run, RunRecord] = {}
     missing: dict[tuple[float, ...], list[Run]] = {}
     for run in runs:

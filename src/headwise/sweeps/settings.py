@@ -19,7 +19,7 @@ GROUPS = ("split", "free", "big", "narrow")
 """Groups of variants, each of which answers one question:
 
 split: every number of heads that divides d_model, always with the same number of parameters;
-free: more and more heads of a fixed width, and so more and more parameters;
+free: a growing number of heads of a fixed width, and so a growing number of parameters;
 big: a single head with as many parameters as all heads of a `free` variant together;
 narrow: a single head whose keys vary in width and whose values are as wide as d_model.
 """

@@ -35,10 +35,7 @@ def _largest(letters: Letters) -> Letters:
 
 
 def _after_equal(letters: Letters) -> Letters:
-    """Position after the most recent equal letter.
-
-    A model needs two layers to find it, because one layer's keys do not contain the letter before.
-    """
+    """Position after the most recent equal letter; a model needs two layers to find it."""
     places = _last_equal(letters)
     after = torch.where(places == NOWHERE, NOWHERE, places + 1)
     return torch.where(after < torch.arange(letters.shape[1]), after, NOWHERE)

@@ -124,10 +124,7 @@ def train(
 def fit(
     model: SweepModel, recipe: TrainingSettings, held_out: TaskExamples, *, rate: float, seed: int
 ) -> tuple[int, bool]:
-    """Train for `recipe.steps` steps, or until the task is solved.
-
-    Returns the number of steps, and whether the task was solved at the last evaluation.
-    """
+    """Train for up to `recipe.steps` steps; return their number and whether the task is solved."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=True
     )

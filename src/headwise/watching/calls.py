@@ -136,10 +136,7 @@ class AttentionCall(SiteCall):
         return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """Weights of one sequence, whose real tokens are `queries` and `keys`, without gradients.
-
-        They are computed in float32 or float64.
-        """
+        """One sequence's weights in float32 or wider; its real tokens are `queries` and `keys`."""
         wide, row = at_least_float32(self.queries), slice(index, index + 1)
         queries = slice(*queries.indices(self.num_queries))
         keys = slice(*keys.indices(self.num_keys))
@@ -210,7 +207,7 @@ class WeightsCall(SiteCall):
         return self.known_weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """Weights of one sequence, whose real tokens are `queries` and `keys`."""
+        """One sequence's weights in float32 or wider; its real tokens are `queries` and `keys`."""
         wide = at_least_float32(self.known_weights)
         return SequenceWeights(
             mixed=self.mixed[index, :, queries].detach().to(wide),

@@ -92,7 +92,7 @@ CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 """Number of calls of each shared module since its layer loop began."""
 
 CHANGES: dict[Hashable, tuple[Callable[[], None], int]] = {}
-"""Changes that several blocks share: for each, the function that undoes it and their number."""
+"""Changes that blocks can share: for each, the function that undoes it and how many share it."""
 CHANGES_LOCK = threading.Lock()
 
 

@@ -120,10 +120,7 @@ Band = tuple[int | None, int | None]
 
 
 def band_of(mask_function: Callable[..., Any]) -> Band | None:
-    """Number of keys a query may see before and after its own position; None if unknown.
-
-    transformers combines its mask functions from a few named parts, all of which must be known.
-    """
+    """Number of keys a query may see before and after its own position; None if unknown."""
     if getattr(mask_function, "__module__", None) != masking_utils.__name__:
         return None
     inside = inspect.getclosurevars(mask_function).nonlocals

@@ -59,10 +59,7 @@ def _filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
 def real_queries(
     model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
 ) -> Bool[Tensor, "batch query"]:
-    """True for a stack's real queries, False for padding; all True if the inputs have no mask.
-
-    `values` is any tensor with an entry for each query.
-    """
+    """True for a stack's real queries, False for padding; all True if the inputs have no mask."""
     is_real = real_tokens(getattr(model, "config", None), inputs, query_stack(stack))
     if is_real is not None and is_real.shape == values.shape[:2]:
         return is_real.to(values.device)
