@@ -16,9 +16,8 @@ from headwise.watching.sequence_weights import Tile
 class Confidence(Measure):
     """`max_k A[q,k]` for each row, excluding special tokens (https://arxiv.org/abs/1905.09418).
 
-    If it is unknown which tokens are special, none is excluded.
-    `largest_*` is the share of rows whose largest weight, special tokens included, is at that
-    offset, among the rows that have a key there.
+    `largest_*`: whether the row's largest weight, special tokens included, is at that offset, for
+    rows that have a key there.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -31,14 +30,11 @@ class Confidence(Measure):
     }
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """The key at each offset, whose weight is compared with the largest."""
+        """The key at each offset, whose weight may be the largest."""
         return Offsets().pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Update each row's largest weight, both over ordinary tokens and over all tokens.
-
-        The weights of special tokens are set to 0 in the tile and then restored.
-        """
+        """Update each row's largest weight over ordinary tokens, and over all tokens."""
         special = _special_columns(view.layout, tile.block)
         if len(special) == 0:
             ordinary = largest = tile.weights.amax(-1)
@@ -66,7 +62,7 @@ class Confidence(Measure):
 
 
 def _special_columns(layout: RowLayout, block: Tile) -> Int[Tensor, " special"]:
-    """Columns of a tile that are special tokens; empty if these are unknown."""
+    """A tile's columns for special tokens; empty if it is unknown which tokens are special."""
     is_special = key_classes(layout).get("special")
     if is_special is None:
         return layout.rows[:0]

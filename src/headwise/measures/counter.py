@@ -1,7 +1,6 @@
 """Counter: measures the attention calls of a batch and sums the results per head.
 
-In: a batch, its attention calls (one per layer) and measures. Out: `HeadSums`. The calls may come
-from a watched model or from headwise's own layers; this module runs no model.
+In: a batch, its attention calls (one per layer) and measures. Out: `HeadSums`. Runs no model.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -33,25 +32,19 @@ from headwise.watching.sequence_weights import Tile
 
 MEASURES: Mapping[str, type[Measure]] = MappingProxyType(
     {
-        "offsets": Offsets,
-        "masses": Masses,
-        "distance": Distance,
-        "repeats": Repeats,
-        "confidence": Confidence,
-        "outputs": Outputs,
-        "uniform": Uniform,
-        "entropy": Entropy,
+        kind.__name__.lower(): kind
+        for kind in (Offsets, Masses, Distance, Repeats, Confidence, Outputs, Uniform, Entropy)
     }
 )
 """headwise's own measures; `ScanSettings(measures=...)` also accepts your own classes."""
 COMPARED = 4
-"""Number of sequences per batch on which heads are compared with each other."""
+"""Number of sequences in each batch to compare heads on."""
 ROWS_LIMIT, ROWS_SAMPLED = 2048, 512
-"""Default: all rows of windows up to ROWS_LIMIT tokens, ROWS_SAMPLED random rows of longer ones."""
+"""By default, ROWS_SAMPLED random rows of windows longer than ROWS_LIMIT tokens are measured."""
 
 
 def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> list[Measure]:
-    """The chosen measures: those chosen by name, in the order of `MEASURES`, then your own classes.
+    """The measures chosen by name, in the order of `MEASURES`, then your own classes.
 
     Raises OptionError if a choice is neither, or if two measures have a column in common.
     """
@@ -80,13 +73,13 @@ def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> l
 
 @dataclass(frozen=True)
 class RowChoice:
-    """Which rows of a document are measured: all, a fixed number, or depending on its length."""
+    """Which rows of a document to measure: `all`, a number of random rows, or `auto`."""
 
     rows: int | str = "auto"
     seed: int = 0
 
     def of(self, num_queries: int, index: int) -> Tensor:
-        """Positions of the measured rows; the document's `index` seeds the random choice."""
+        """Positions of the rows to measure; the document's `index` seeds the random choice."""
         rows = self.rows
         if rows == "auto":
             rows = "all" if num_queries <= ROWS_LIMIT else ROWS_SAMPLED
@@ -96,7 +89,7 @@ class RowChoice:
 
 
 def _draw(total: int, count: int, seed: int, index: int) -> Tensor:
-    """`count` of `total` positions in order; `seed` and `index` determine the random choice."""
+    """`count` of `total` positions, drawn at random by `seed` and `index`, in order."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
     return torch.randperm(total, generator=generator)[:count].sort().values
 
@@ -114,7 +107,7 @@ class LayerCache:
     _indirect: list[str] = field(default_factory=list)
 
     def output_roots(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
-        """A small matrix per head that changes vectors' lengths as the output projection does.
+        """A small matrix per head that gives vectors the same length as the output projection.
 
         `|v Wo| = |v R^T|`, where `R` is the triangular factor in `Wo^T = Q R`. None if the
         projection is unknown or its input is not the heads' output.
@@ -142,7 +135,7 @@ class LayerCache:
 
 
 def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
-    """Index, in the whole text, of each sequence in a call; ModelError if positions are unknown."""
+    """Index of each of a call's sequences in the whole text; raises ModelError if unknown."""
     count = len(call.mixed)
     # A batch may contain more or fewer images than texts.
     tensors = [value for value in batch.inputs.values() if torch.is_tensor(value) and value.dim()]
@@ -162,7 +155,7 @@ def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
 def sequence_views(
     call: Call, batch: Batch, choice: RowChoice, cache: LayerCache
 ) -> Iterator[tuple[int, int, SequenceView]]:
-    """Position in the batch, index and view of every sequence in a call that is not all padding."""
+    """Position in the batch, index and view of each of a call's sequences, unless all padding."""
     device, layouts = call.mixed.device, cache.layouts.setdefault(batch, {})
     key_tokens = batch.key_tokens(call.stack, call.num_keys)
     query_tokens = batch.query_tokens(call.stack, call.num_queries)
@@ -218,7 +211,7 @@ class HeadCounter:
                 self._compare(key, view, position, index)
 
     def _compare(self, key: LayerKey, view: SequenceView, position: int, index: int) -> None:
-        """Add the divergences between a layer's heads, and keep the kernels of their outputs."""
+        """Add the divergences between a layer's heads, and keep their kernels for `finish`."""
         rows, tile = compared_rows(view, self.choice.seed + 1, index)
         kernels = centred_kernels(view.sequence.mixed[:, rows])
         self._kernels.setdefault((key[0], position), []).append(kernels)
@@ -229,7 +222,7 @@ class HeadCounter:
             add_matrix(self.sums.divergence, key, torch.cat([summed, count]))
 
     def finish(self) -> None:
-        """Add the similarities of heads across layers, once every layer of a batch is added."""
+        """Add the similarities of heads across layers; call it after the batch's last layer."""
         for (stack, _), kernels in self._kernels.items():
             together = torch.cat([layer.to(kernels[0].device) for layer in kernels])
             add_matrix(self.sums.hsic, stack, pairwise_hsic(together))

@@ -1,7 +1,6 @@
-"""Head sums: sums over rows that become a head table's means and can be merged in any order.
+"""Head sums: sums over rows, from which `scans` computes the means in a head table.
 
 In: values per head and row. Out: sums per layer and column, and sums for the similarity of heads.
-`scans` saves them and turns them into a table.
 """
 
 import math
@@ -20,12 +19,12 @@ LayerKey = tuple[str, int]
 Key = TypeVar("Key")
 
 SUMMED_AT_ONCE = 1 << 19
-"""Number of values that are summed in float64 at a time: 4 MiB."""
+"""Number of values to convert to float64 and sum at a time: 4 MiB."""
 
 
 @dataclass(eq=False)
 class HeadSums:
-    """All sums for a model's heads, in float64."""
+    """All sums for a model's heads, in float64, which can be merged in any order."""
 
     columns: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
     """By layer and column: the sum of the values, the number of rows with a value, and the sampling
@@ -61,12 +60,9 @@ class HeadSums:
     def merge(self, other: "HeadSums") -> None:
         """Add the sums in `other`."""
         self.num_heads |= other.num_heads
-        for place, part in other.columns.items():
-            add_matrix(self.columns, place, part)
-        for stack, part in other.hsic.items():
-            add_matrix(self.hsic, stack, part)
-        for key, part in other.divergence.items():
-            add_matrix(self.divergence, key, part)
+        for name in ("columns", "hsic", "divergence"):
+            for key, part in getattr(other, name).items():
+                add_matrix(getattr(self, name), key, part)
 
 
 def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:
@@ -108,7 +104,7 @@ def _sum_columns(
 def _sampling_variance(
     values: Float[Tensor, "columns heads row"], count: Float[Tensor, "columns 1"], row_weight: float
 ) -> Float[Tensor, "three columns heads"]:
-    """One document's part of the variances of the sum and the count, and of their covariance.
+    """One document's contribution to the variances of sum and count, and to their covariance.
 
     `count` of the rows have a value; the values of the others are 0.
     """

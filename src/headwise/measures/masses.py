@@ -14,9 +14,9 @@ FIRST = {"first": 1, "first4": 4}
 
 
 class Masses(MassMeasure):
-    """`sum_k A[q,k]` over a class of keys, and its value-weighted version.
+    """`sum_k A[q,k]` over a class of keys, and the share of these keys in `sum_k A[q,k] |v_k Wo|`.
 
-    Value-weighted: `A[q,k] |v_k Wo|` as a share of the row (https://arxiv.org/abs/2004.10102).
+    The share is of the value-weighted attention of https://arxiv.org/abs/2004.10102.
     """
 
     columns: ClassVar[dict[str, str]] = with_value_columns(
@@ -29,7 +29,7 @@ class Masses(MassMeasure):
     )
 
     def features(self, view: SequenceView) -> dict[str, Tensor]:
-        """Each class as a key mask, and each mask times the lengths of the keys' values."""
+        """A mask of keys for each class, and that mask times the lengths of the keys' values."""
         classes = key_classes(view.layout)
         features = {name: keys[None] for name, keys in classes.items()}
         if view.value_norms is not None:
@@ -50,7 +50,7 @@ class Masses(MassMeasure):
 
 
 def key_classes(layout: RowLayout) -> dict[str, Bool[Tensor, " key"]]:
-    """Which keys are in each class; omits classes that need a tokenizer if there is none."""
+    """The keys in each class; without a tokenizer, only the classes of first tokens."""
 
     def find() -> dict[str, Tensor]:
         position = torch.arange(layout.num_keys, device=layout.rows.device)

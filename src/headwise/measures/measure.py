@@ -1,7 +1,7 @@
 """The Measure base class, and one pass over a view's tiles that computes all measures.
 
 In: a view and measures. Out: for every column, a value per head and row, and the rows where it is
-defined. The measures themselves are in the other modules of this folder.
+defined.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from headwise.errors import OptionError, ShapeError
 from headwise.measures.sequence_view import RowLayout, SequenceView, TileWeights, positive
 
 CACHED_PICKS = 1 << 20
-"""Maximum number of positions of single weights that a layout caches for the next layer."""
+"""Maximum number of single weights whose positions a layout keeps for the next layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class RowValues:
 
 
 RowsAndKeys = tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]
-"""Pairs: rows of a tile, counted from the tile's first row, and a key position for each."""
+"""Pairs: a row, counted from the tile's first row, and the position of a key."""
 PairsOf = Callable[[Int[Tensor, " row"]], RowsAndKeys]
-"""Maps the positions of some rows to pairs; keys outside the sequence are ignored."""
+"""Maps the positions of a tile's rows to pairs; keys outside the sequence are ignored."""
 SharedName = tuple[type | None, str]
 """Class that owns a sum of features or pairs (None for headwise's own), and the sum's name."""
 
 
 class Measure:
-    """Numbers per head and row, computed from weighted sums, single weights or whole weight tiles.
+    """Numbers per head and row, computed from weighted sums, single weights or tiles of weights.
 
     Override `finish` and any of `features`, `pairs` and `see`. All measures share a single pass.
     """
@@ -57,7 +57,7 @@ class Measure:
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """Single weights to read, by name; `sums[name]` is each row's sum of them.
 
-        `sums["value_" + name]` is the sum of these weights, each times the length of its value.
+        In `sums["value_" + name]`, each weight is multiplied by the length of its key's value.
         """
         return {}
 
@@ -72,14 +72,13 @@ class Measure:
 class Sums(dict[str, Tensor]):
     """A measure's sums over the keys for every head and row of a view, by name.
 
-    Features and pairs are summed once for all measures. Sums that a measure adds to in `see` are
-    its own: no other measure reads or changes them.
+    Features and pairs are summed once for all measures; sums made in `see` are the measure's own.
     """
 
     def __init__(
         self, measure: Measure, view: SequenceView, shared: Mapping[SharedName, Tensor]
     ) -> None:
-        """Start empty; the sums in `shared` can also be read."""
+        """Start without sums; those in `shared` can also be read."""
         super().__init__()
         self.measure, self.view, self.shared = measure, view, shared
         is_ours = type(measure).__module__.startswith("headwise.")
@@ -99,7 +98,7 @@ class Sums(dict[str, Tensor]):
         )
 
     def rows(self, name: str, span: slice) -> Float[Tensor, "heads row"]:
-        """Some rows of the measure's own sum with that name, to write to; initially zeros."""
+        """Some rows of the measure's own sum with that name, to change in place; zeros at first."""
         if name not in self:
             self[name] = self.view.zeros()
         return self[name][:, span]
@@ -124,7 +123,7 @@ class Sums(dict[str, Tensor]):
 
 
 def with_value_columns(masses: Mapping[str, str]) -> dict[str, str]:
-    """Columns and their meanings, for masses and for their value-weighted shares."""
+    """Columns with their meanings: the masses, and a value-weighted share for each of them."""
     return {**masses} | {
         f"value_{name}": meaning.replace("Mean weight", "Share of the value-weighted attention")
         for name, meaning in masses.items()
@@ -149,10 +148,7 @@ class MassMeasure(Measure):
 
 
 def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
-    """Every column of every measure that serves the view, computed in one pass over its weights.
-
-    A row that sees no key has no weights and no value in any column.
-    """
+    """Every column of every measure that serves the view, computed in one pass over its weights."""
     shared: dict[SharedName, Tensor] = {}
     serving = [Sums(measure, view, shared) for measure in measures if measure.serves(view)]
     pairs = {
@@ -183,13 +179,18 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
                 f"`columns` do not list: they are {', '.join(sums.measure.columns)}"
             )
         columns |= new
-    return _without_blind_rows(view, columns)
+    sees = view.sees_at_least(1)
+    if not bool(sees.all()):  # a row that sees no key has no value in any column
+        for name, column in columns.items():
+            is_defined = sees if column.is_defined is None else column.is_defined & sees
+            columns[name] = RowValues(column.values, is_defined)
+    return columns
 
 
 def _feature_adder(
     view: SequenceView, features: Mapping[SharedName, Tensor], shared: dict[SharedName, Tensor]
 ) -> Callable[[TileWeights], None]:
-    """Put a sum per feature into `shared`; return a function that adds a tile to these sums."""
+    """Put a sum for each feature into `shared`; return a function that adds a tile to them."""
     like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
     stacked = torch.stack([numbers.to(like).expand(shape) for numbers in features.values()], -1)
     summed = like.new_zeros(len(stacked), len(view.layout.rows), len(features))
@@ -205,10 +206,7 @@ def _feature_adder(
 def _pair_adder(
     view: SequenceView, pairs: Mapping[SharedName, PairsOf], shared: dict[SharedName, Tensor]
 ) -> Callable[[TileWeights], None]:
-    """Put two sums per name into `shared`; return a function that adds a tile to these sums.
-
-    One sums the weights. The other sums each weight times its value's length, if values are known.
-    """
+    """Put the sums for each name into `shared`; return a function that adds a tile to them."""
     layout, norms = view.layout, view.value_norms
     shape = (layout.num_heads, len(pairs), len(layout.rows))
     picked, valued = view.sequence.mixed.new_zeros(2, *shape)
@@ -232,7 +230,7 @@ def _pair_adder(
 
 
 Picks = tuple[Int[Tensor, " picks"], Int[Tensor, " picks"], Int[Tensor, " picks"]]
-"""Single weights in a tile: their cells, their keys, and the sums they are added to."""
+"""Single weights in a tile: their index in the tile, their key, and the sum to add them to."""
 
 
 def _find_picks(layout: RowLayout, tile: TileWeights, pairs: Mapping[SharedName, PairsOf]) -> Picks:
@@ -254,15 +252,3 @@ def _find_picks(layout: RowLayout, tile: TileWeights, pairs: Mapping[SharedName,
     if len(picks[0]) * len(layout.blocks) <= CACHED_PICKS:
         cache[key] = picks
     return picks
-
-
-def _without_blind_rows(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
-    sees = view.sees_at_least(1)
-    if bool(sees.all()):
-        return columns
-    return {
-        name: RowValues(
-            column.values, sees if column.is_defined is None else column.is_defined & sees
-        )
-        for name, column in columns.items()
-    }

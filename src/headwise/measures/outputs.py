@@ -7,10 +7,9 @@ from headwise.measures.sequence_view import SequenceView, lengths_after, positiv
 
 
 class Outputs(Measure):
-    """Lengths and shares of `mixed_h Wo_h`, the part of the layer's output that one head adds.
+    """Length of `mixed_h Wo_h`, which the head adds to the layer's output, and its share.
 
-    The share is the part's length divided by the sum over all heads, so parts that cancel each
-    other count as much as parts that add up.
+    The share is of the sum of all heads' lengths, so outputs that cancel each other count in full.
     """
 
     columns: ClassVar[dict[str, str]] = {

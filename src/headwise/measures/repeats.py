@@ -12,7 +12,7 @@ from headwise.measures.sequence_view import RowLayout, SequenceView
 from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
-"""For each mass: distance from an earlier copy of the query's token to the key."""
+"""For each mass, how many tokens after an earlier copy of the query's token its keys are."""
 
 
 class Repeats(MassMeasure):

@@ -1,8 +1,7 @@
 """Views: the measured rows of one sequence, the keys they may see, and their weights in a layer.
 
-In: one sequence in a call, with positions and tokens. Out: a `RowLayout`, which does not depend
-on the weights and is shared by the layers of a batch, and a `SequenceView`: one layer's weights
-in tiles small enough for the processor's cache. The measures turn both into numbers.
+In: one sequence in a call, with positions and tokens. Out: a `RowLayout`, which all layers share,
+and a `SequenceView`: one layer's weights in tiles small enough for the processor's cache.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -24,12 +23,12 @@ Made = TypeVar("Made")
 TILE_NUMBERS = 1 << 20
 """Maximum number of weights in a tile, over all heads: 4 MiB in float32."""
 TILE_ROWS, TILE_KEYS = 128, 1024
-"""Maximum rows and keys per tile; small tiles waste less along the edge of a causal triangle."""
+"""Maximum rows and keys per tile; small tiles contain fewer hidden keys of a causal model."""
 LEAST_LOG = -87.0
-"""Lower limit for log-weights: a weight of 1e-38 changes no sum, and exponentials of lower logs,
-which are subnormal in float32, take thirty times as long."""
+"""Lower limit for log-weights: a weight of 1e-38 changes no sum, and smaller ones, which are
+subnormal in float32, take thirty times as long to compute."""
 AT_ONCE = 2048
-"""Number of rows to multiply by the output projection at a time."""
+"""Number of rows to multiply by a head's matrix at a time, to save memory."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,13 +94,13 @@ class RowLayout:
 
     @cached_property
     def has_copy(self) -> Bool[Tensor, " query"]:
-        """Which rows have their own token at an earlier key; not for cross attention."""
+        """Which rows have their token at an earlier key as well; not for cross attention."""
         assert self.tokens is not None
         return self.tokens.has_copy[self.places]
 
     @cached_property
     def seen_range(self) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
-        """First key that each row sees, and the key after its last; valid only without a mask."""
+        """First key that each row sees, and the key after its last one; only without a mask."""
         return self.band.range_of(self.rows, self.num_keys)
 
     @cached_property
@@ -120,7 +119,7 @@ class RowLayout:
 
 
 class Scratch:
-    """Memory for one tile, reused by all views: allocating it costs more than filling it."""
+    """Memory for one tile, reused by all views: allocating it takes longer than filling it."""
 
     _rooms: Tensor | None = None
 
@@ -150,7 +149,7 @@ class SequenceView:
     sequence: SequenceWeights
     layout: RowLayout
     output_roots: Float[Tensor, "heads d_value width"] | None
-    """A matrix per head that changes vectors' lengths as the output projection does."""
+    """A matrix per head that gives vectors the same length as the output projection does."""
     scratch: Scratch = field(default_factory=Scratch, repr=False)
 
     def zeros(self) -> Float[Tensor, "heads query"]:
@@ -228,11 +227,11 @@ def value_lengths(
 def lengths_after(
     rows: Float[Tensor, "... row d_value"], roots: Float[Tensor, "... d_value width"]
 ) -> Float[Tensor, "... row"]:
-    """Length of each row after multiplication by `roots`, a few rows at a time to save memory."""
+    """Length of each row after multiplication by `roots`."""
     parts = rows.split(AT_ONCE, dim=-2)
     return torch.cat([torch.linalg.vector_norm(part @ roots, dim=-1) for part in parts], -1)
 
 
 def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor with zeros replaced by 1, as a divisor where the dividend is also 0."""
+    """The tensor with 1 in place of 0, as a divisor of numbers that are 0 there as well."""
     return tensor.masked_fill(tensor == 0, 1)

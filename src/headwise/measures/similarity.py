@@ -1,7 +1,7 @@
 """Similarity: how similar two heads are, in their outputs and in where they look.
 
-In: a few rows of every layer. Out: linear CKA of the outputs of every pair of heads, and the
-Jensen-Shannon divergence between the weights of every pair of heads in the same layer.
+In: outputs and weights of a few rows. Out: linear CKA of the outputs of every pair of heads, and
+the Jensen-Shannon divergence of their weights.
 """
 
 import math
@@ -19,11 +19,10 @@ PAIRS_AT_ONCE = 32
 
 
 def centred_kernels(outputs: Float[Tensor, "heads row d_value"]) -> Float[Tensor, "heads row row"]:
-    """Inner products of every two rows' outputs, corrected for the bias that few rows cause.
+    """Inner products of every two rows' outputs, corrected for the bias of a small sample.
 
     The inner product of two such kernels is `n (n - 3)` times the unbiased HSIC of
-    https://arxiv.org/abs/2010.15327. CKA computed from its sums over documents converges whatever
-    the documents' lengths.
+    https://arxiv.org/abs/2010.15327, which can be summed over documents of any lengths.
     """
     count = outputs.shape[1]
     outputs = outputs - outputs.mean(1, keepdim=True)  # only reduces rounding errors

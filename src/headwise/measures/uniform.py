@@ -13,7 +13,7 @@ from headwise.measures.sequence_view import SequenceView, positive
 
 
 class Uniform(Measure):
-    """The baseline for roles: masses if the weights on all the keys a row may see are equal."""
+    """The baseline for roles: each mass if a row's weights on all keys it may see are equal."""
 
     columns: ClassVar[dict[str, str]] = {
         f"uniform_{name}": f"Value of `{name}` for a head with equal weights, 0 to 1."
@@ -21,7 +21,7 @@ class Uniform(Measure):
     }
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """For each mass, the share of the visible keys that it counts, over the rows it has."""
+        """The share of each mass's keys among those a row may see, for rows that have the mass."""
         name = ("uniform", view.sequence.mixed.dtype)
         return view.layout.once(name, lambda: _uniform_columns(view))
 

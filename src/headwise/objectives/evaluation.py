@@ -1,7 +1,6 @@
 """Evaluation: a model's mean loss on examples, under an objective.
 
-In: a model, and texts or batches. Out: the mean loss with a standard error, with all heads active
-or with some silenced, and the model's heads.
+In: a model, and texts or batches. Out: the mean loss with its standard error; the model's heads.
 """
 
 import math
@@ -32,7 +31,7 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LENGTH = 256
-"""Maximum length of a window of text in tokens: shorter windows give more examples."""
+"""Maximum tokens in a window of text: short windows give more examples."""
 ROOM = 100_000_000
 """Maximum number of values in the output of one forward pass: 400 MB in float32."""
 
@@ -62,10 +61,10 @@ class Evaluation:
         *,
         has_losses: bool = True,
     ) -> "Evaluation":
-        """An evaluation on batches of model inputs; if they have labels, the objective may change.
+        """An evaluation on batches of model inputs; labels in them may change the objective.
 
-        `model` also computes the reference output for objectives that compare with one. If
-        `has_losses` is False, the samples get no reference; refitting does not need one.
+        For objectives that need a reference output, `model` computes it, unless `has_losses` is
+        False; refitting needs no losses.
         """
         if not batches:
             raise OptionError("there are no batches to measure on: pass at least one")
@@ -136,11 +135,11 @@ class Evaluation:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens, excluding padding, or of examples if the model reads no tokens."""
+        """Number of tokens without padding; if the model reads no tokens, number of examples."""
         return sum(sample.num_tokens for sample in self.samples)
 
     def describe_size(self) -> str:
-        """`num_tokens` as text with its unit: tokens, or examples if the model reads no tokens."""
+        """`num_tokens` with its unit, such as "1,200 tokens"."""
         reads_tokens = self.samples[0].is_token is not None
         return format_count(self.num_tokens, "token" if reads_tokens else "example")
 
@@ -173,12 +172,12 @@ class Evaluation:
         return loss
 
     def with_model(self, model: nn.Module) -> "Evaluation":
-        """This evaluation for another model, with the same samples and the same reference."""
+        """The same evaluation of another model; the reference output stays the same."""
         return replace(self, model=model)
 
 
 def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
-    """Sum of losses over sum of weights, with its standard error: infinite for one example."""
+    """Sum of losses divided by sum of weights; its standard error is infinite for one example."""
     total = float(weights.sum())
     if total == 0:
         raise OptionError(
@@ -193,7 +192,7 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
 
 
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
-    """The user's checked documents, or Python's manual if `texts` is None."""
+    """The user's documents, checked, or Python's manual if `texts` is None."""
     documents = as_documents(texts)
     return manual_texts() if documents is None else documents
 
@@ -201,7 +200,7 @@ def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
 def choose_batches(
     model: nn.Module, batches: Iterable[Mapping[str, Tensor]], texts: object = None
 ) -> list[Inputs]:
-    """The user's batches as a list; raises if `texts` is also set or an input name is unknown."""
+    """The user's batches as a list; raises OptionError if `texts` is set or a name is unknown."""
     if texts is not None:
         raise OptionError("texts and batches are both given: pass only one of them")
     checked = as_batches(batches)
@@ -211,7 +210,7 @@ def choose_batches(
 
 
 def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
-    """Maximum number of tokens in a batch, to limit its output to ROOM values; at least LENGTH."""
+    """Number of tokens whose output has about ROOM values, but at least LENGTH."""
     config: Any = model.config
     vocabulary = getattr(config.get_text_config(), "vocab_size", 1)
     return max(LENGTH, ROOM // vocabulary if objective.reads_logits else ROOM)

@@ -1,7 +1,7 @@
 """Objectives: next token, masked token, labels, divergence, embedding, and a user's own loss.
 
 In: a model's output on a prepared batch. Out: the loss of every example, in nats unless the class
-says otherwise. `Objective` documents the methods.
+says otherwise.
 """
 
 import math
@@ -53,7 +53,7 @@ class LogitLoss(Objective):
         return logits
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """The loss of each example, summed over its targets except NO_LABEL."""
+        """The loss of each example, summed over its targets; NO_LABEL counts as no target."""
         assert sample.targets is not None
         _check_labels(output, sample.targets)
         rows = upcast_to_float32(output.flatten(0, -2))
@@ -64,10 +64,7 @@ class LogitLoss(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """Log-probability of labels drawn from the model's own prediction, for Fisher information.
-
-        Summed over the rows that count in each example.
-        """
+        """Log-probability of labels drawn from the model's own predictions (Fisher information)."""
         logs = upcast_to_float32(output).log_softmax(-1)
         with torch.no_grad():
             noise = torch.rand(logs.shape, generator=random).to(logs)
@@ -102,7 +99,7 @@ class TokenLoss(LogitLoss):
     unit = "perplexity"
 
     def budget(self, base: float, max_loss: float) -> float:
-        """The loss at which perplexity is higher by the fraction `max_loss`."""
+        """The loss at which perplexity has grown by the fraction `max_loss`."""
         return base + math.log1p(max_loss)
 
     def describe_budget(self, max_loss: float) -> str:
@@ -193,7 +190,7 @@ class Embedding(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """A random projection: the loss is half the squared difference of two unit vectors."""
+        """A random projection, because the loss is half a squared distance between unit vectors."""
         signs = torch.randint(0, 2, output.shape, generator=random).to(output) * 2 - 1
         return (output * signs).sum(-1)
 
@@ -210,11 +207,11 @@ class Divergence(LogitLoss):
     needs_reference = True
 
     def on_labels(self) -> Objective:
-        """`LabelLoss`: with labels, no comparison with the uncut model is needed."""
+        """`LabelLoss`, which needs no comparison with the uncut model."""
         return LabelLoss()
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """The divergence of each example, summed over its rows of logits except padding."""
+        """The divergence for each example, summed over its rows of logits without padding."""
         assert sample.reference is not None
         logs, reference_logs = (
             upcast_to_float32(logits).log_softmax(-1) for logits in (output, sample.reference)
@@ -254,7 +251,7 @@ class LabelLoss(LogitLoss):
 
 @dataclass(frozen=True)
 class CustomLoss(Objective):
-    """A user's own function, which maps a model and its inputs to one loss per example."""
+    """A user's function that maps a model and its inputs to one loss per example."""
 
     function: Callable[[nn.Module, Inputs], Tensor]
     name: ClassVar[str] = "custom loss"
@@ -279,7 +276,7 @@ class CustomLoss(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """Zeros: the curvature of an unknown function is unknown."""
+        """Zeros, because the curvature of the user's function is unknown."""
         return upcast_to_float32(output) * 0
 
     def budget(self, base: float, max_loss: float) -> float:

@@ -1,8 +1,7 @@
 """Objective: the loss by which a model's heads are judged, and how to report it.
 
 In: a model's output on a batch. Out: the loss of every example, random scalars whose gradients
-measure the curvature of that loss, and the loss in a readable unit. The objectives themselves are
-in `losses.py`; `scored_model.py` picks one for a model.
+measure the curvature of that loss, and the loss in a readable unit.
 """
 
 import math
@@ -19,13 +18,13 @@ from headwise.reading.batch import Inputs
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One batch of examples with its targets, or with the uncut model's output to compare with."""
+    """A batch of examples, with its targets or the uncut model's output on it."""
 
     inputs: Inputs
     targets: Int[Tensor, "*batch"] | None = None
-    """Token or label to predict for each example or position; NO_LABEL if there is none."""
+    """The token or label to predict at each position or for each example; NO_LABEL for none."""
     reference: Tensor | None = None
-    """Output of the uncut model, for objectives that compare with it."""
+    """The uncut model's output, for objectives that compare a model's output with it."""
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -46,7 +45,7 @@ class Sample:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens, excluding padding, or of examples if the model reads no tokens."""
+        """Number of tokens without padding; if the model reads no tokens, number of examples."""
         return len(self) if self.is_token is None else int(self.is_token.sum())
 
     def repeated(self, copies: int) -> "Sample":
@@ -73,7 +72,7 @@ class Objective(ABC):
     unit: ClassVar[str]
     """Unit of `quality`: perplexity, cosine, or the name of the loss itself."""
     needs_reference: ClassVar[bool] = False
-    """Whether the model's output is compared with the uncut model's."""
+    """Whether the loss compares the model's output with the uncut model's."""
     reads_logits: ClassVar[bool] = True
     """Whether the loss needs logits, which take a lot of memory."""
     reads_sentences: ClassVar[bool] = False
@@ -101,8 +100,7 @@ class Objective(ABC):
     ) -> Float[Tensor, " batch"]:
         """A random scalar per example whose gradient g satisfies E[g g^T] = curvature of the loss.
 
-        `1/2 d^T E[g g^T] d` is then the loss that a small change d adds, in the unit of
-        `Losses.sums`.
+        A small change d then adds `1/2 d^T E[g g^T] d` to `Losses.sums`.
         """
 
     def quality(self, loss: float) -> float:

@@ -1,8 +1,8 @@
 """ScoredModel: a model with its objective, the loss that it is measured by.
 
-In: a model, and optionally the user's objective. Out: both. The default objective is next-token
-loss for causal models, masked-token loss for masked ones, distance between pooled embeddings for
-embedding models, and divergence of the logits for all others.
+In: a model, and optionally the user's objective. Out: both. The default is next-token loss for
+causal models, masked-token loss for masked ones, cosine distance for embedding models, and
+divergence of the logits for all others.
 """
 
 import json
@@ -23,9 +23,9 @@ from headwise.objectives.objective import Objective
 from headwise.reading.batch import Inputs, has_decoder
 
 POOLING_FILE = "1_Pooling/config.json"
-"""The file that contains the pooling mode of a sentence-transformers model."""
+"""The file in which a sentence-transformers model states its pooling mode."""
 POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
-"""Supported pooling modes, by the names that versions of sentence-transformers use."""
+"""Pooling modes by name; the names depend on the version of sentence-transformers."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def open_scored_model(
 def objective_for(
     loaded: LoadedModel, objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None
 ) -> Objective:
-    """The user's objective, or the default for the model's class."""
+    """The user's objective, or the default one for the model's class."""
     if isinstance(objective, Objective):
         return objective
     if objective is not None:

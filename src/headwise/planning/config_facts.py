@@ -107,21 +107,17 @@ CONFIG_DEFAULTS = {
 """Defaults for keys that a config leaves out, as in transformers' config classes."""
 
 PATTERN_KEYS = ("_sliding_window_pattern", "sliding_window_pattern")
-"""Config keys for a number n: every n-th layer uses full attention."""
+"""Config keys for the number n if every n-th layer uses full attention."""
 
 OTHER_FORMULAS = {
-    "compresses its keys and values": ("kv_lora_rank",),
-    "has linear attention layers": (
-        *("full_attention_interval", "linear_attn_config", "attn_type_list"),
-    ),
-    "has chunked attention layers": ("attention_chunk_size",),
-    "has layers without attention": (
-        *("attn_layer_indices", "attn_layer_period", "block_types", "hybrid_override_pattern"),
-        "layers_block_type",
-    ),
-    "has layers that reuse the keys and values of other layers": ("num_kv_shared_layers",),
-    "has cross-attention layers": ("cross_attention_layers",),
-    "has layers with different head sizes": ("global_head_dim", "swa_head_dim"),
-    "has layers of different shapes": ("per_layer_config", "block_configs"),
+    "compresses its keys and values": "kv_lora_rank",
+    "has linear attention layers": "full_attention_interval linear_attn_config attn_type_list",
+    "has chunked attention layers": "attention_chunk_size",
+    "has layers without attention": "attn_layer_indices attn_layer_period block_types "
+    "hybrid_override_pattern layers_block_type",
+    "has layers that reuse the keys and values of other layers": "num_kv_shared_layers",
+    "has cross-attention layers": "cross_attention_layers",
+    "has layers with different head sizes": "global_head_dim swa_head_dim",
+    "has layers of different shapes": "per_layer_config block_configs",
 }
 """Properties of models whose cost `plan` cannot count, and the config keys that reveal them."""

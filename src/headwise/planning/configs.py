@@ -1,7 +1,6 @@
-"""The config.json of a transformers model -> Shape, and a note on what was assumed.
+"""The config.json of a transformers model, local or on a hub -> Shape, and a note on assumptions.
 
-The file comes from a directory or a hub and is read without transformers. Values that it leaves out
-are looked up in `config_facts`; a missing size raises ModelError.
+Values that the file leaves out are looked up in `config_facts`; a missing size raises ModelError.
 """
 
 import json
@@ -19,17 +18,15 @@ from headwise.planning.shapes import Shape
 Config = Mapping[str, Any]
 
 SIZE_KEYS = {
-    "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
-    "num_heads": (
-        *("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
-    ),
-    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
-    "d_key": ("head_dim", "d_kv"),
-    "num_kv_heads": ("num_key_value_heads", "num_kv_heads", "kv_n_heads"),
-    "d_value": ("v_head_dim",),
-    "context": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
+    "d_model": "hidden_size n_embd d_model dim",
+    "num_heads": "num_attention_heads n_head n_heads num_heads encoder_attention_heads",
+    "num_layers": "num_hidden_layers n_layer n_layers num_layers encoder_layers",
+    "d_key": "head_dim d_kv",
+    "num_kv_heads": "num_key_value_heads num_kv_heads kv_n_heads",
+    "d_value": "v_head_dim",
+    "context": "max_position_embeddings n_positions n_ctx max_seq_len",
 }
-"""Config keys for each size; the first key that is present counts."""
+"""Config keys for each size; the first one that the config has is used."""
 
 LAYER_TYPES = ("full_attention", "sliding_attention")
 """Kinds of layers whose cost is counted."""
@@ -40,7 +37,7 @@ LAYER_KEYS = (*config_facts.PATTERN_KEYS, "global_attn_every_n_layers", "max_win
 
 
 def read_shape(place: str) -> tuple[Shape, str]:
-    """Shape of a model in a directory or on a hub, and a note on what was assumed, or ""."""
+    """Shape of a model in a directory or on a hub, and a note on assumptions, or ""."""
     path = Path(place)
     if path.is_dir():
         path = path / "config.json"
@@ -77,7 +74,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
     config = _with_defaults(config)
     model_type = config["model_type"]
     for meaning, keys in config_facts.OTHER_FORMULAS.items():
-        for key in filter(config.get, keys):
+        for key in filter(config.get, keys.split()):
             raise ModelError(f"{name} ({model_type}) {meaning} ({key}): plan cannot count these")
     d_model = _need_size(config, "d_model", name)
     num_heads = _need_size(config, "num_heads", name)
@@ -115,7 +112,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
 
 
 def _note_of_config(config: Config) -> str:
-    """Note on assumptions about a model and on its unusual features; "" if there are none."""
+    """Note on assumptions about a model and on unusual features; "" if it has neither."""
     config = _with_defaults(config)
     model_type, notes = config["model_type"], []
     if config.get("is_encoder_decoder"):
@@ -161,8 +158,8 @@ def _is_causal(config: Config) -> bool:
 
 
 def _size(config: Config, field: str, name: str) -> int | None:
-    """A size under any of its keys; None if the config does not have it."""
-    for key in SIZE_KEYS[field]:
+    """A size, under any of its keys; None if the config does not state it."""
+    for key in SIZE_KEYS[field].split():
         if config.get(key) not in (None, -1):  # some configs write -1 for "no limit"
             return _count(config, key, name)
     return None
@@ -171,7 +168,7 @@ def _size(config: Config, field: str, name: str) -> int | None:
 def _need_size(config: Config, field: str, name: str) -> int:
     size = _size(config, field, name)
     if size is None:
-        keys = join_words(SIZE_KEYS[field], "or")
+        keys = join_words(SIZE_KEYS[field].split(), "or")
         raise ModelError(f"the config of {name} does not state {field}: it needs {keys}")
     return size
 
@@ -202,19 +199,18 @@ def _window_key(config: Config) -> str | None:
 def _local_layers(config: Config, num_layers: int, name: str) -> tuple[int | None, int]:
     """The window of the local layers, and their number; None and 0 if there are none."""
     model_type, layer_types = config["model_type"], config.get("layer_types")
-    if isinstance(layer_types, list):
-        for layer_type in layer_types[:num_layers]:
-            if layer_type not in LAYER_TYPES:
-                raise ModelError(
-                    f"{name} ({model_type}) has layers of type {layer_type}: plan counts only "
-                    f"{join_words(LAYER_TYPES)}"
-                )
+    layer_types = layer_types[:num_layers] if isinstance(layer_types, list) else None
+    if unknown := [kind for kind in layer_types or () if kind not in LAYER_TYPES]:
+        raise ModelError(
+            f"{name} ({model_type}) has layers of type {unknown[0]}: plan counts only "
+            f"{join_words(LAYER_TYPES)}"
+        )
     key = _window_key(config)
     if key is None:
         return None, 0
     window = _count(config, key, name)
-    if isinstance(layer_types, list):
-        num_local = layer_types[:num_layers].count("sliding_attention")
+    if layer_types is not None:
+        num_local = layer_types.count("sliding_attention")
     elif model_type in config_facts.ALL_LOCAL:  # these types ignore the keys of other types
         num_local = num_layers
     else:

@@ -1,4 +1,4 @@
-"""Published models: name -> KnownModel with shape, source and number of parameters.
+"""Published models: name -> PlannedModel with shape, source and number of parameters.
 
 Sizes come from the published configurations. `total` is the number of parameters in the whole
 model as transformers builds it, including embeddings; tied matrices count once. For a model that
@@ -12,24 +12,25 @@ from headwise.planning.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownModel:
-    """A model with its shape, source and total number of parameters."""
+class PlannedModel:
+    """A model's name, shape and source."""
 
     name: str
     shape: Shape
     source: str = ""
     total: int | None = None
+    """Number of parameters in the whole model; None if unknown."""
     note: str = ""
 
 
 def _model(
     name: str, sizes: tuple[int, ...], total: int, source: str, *, note: str = "", **facts: Any
-) -> KnownModel:
+) -> PlannedModel:
     """A row of the table; `sizes` are d_model, heads, KV heads, d_key and layers."""
     names = ("d_model", "num_heads", "num_kv_heads", "d_key", "num_layers")
     facts |= zip(names, sizes, strict=True)
     shape = Shape(d_value=facts["d_key"], **facts)
-    return KnownModel(name=name, shape=shape, source=source, total=total, note=note)
+    return PlannedModel(name=name, shape=shape, source=source, total=total, note=note)
 
 
 ARXIV, HUB = "https://arxiv.org/abs/", "https://huggingface.co/"

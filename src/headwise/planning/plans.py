@@ -1,6 +1,6 @@
 """A model's name, config or sizes, and a workload -> Plan: the costs of its heads.
 
-A plan converts to a flat row or JSON. Every formula is in docs/plan.md. `views.plan` draws plans.
+Every formula is in docs/plan.md. `views.plan` draws plans.
 """
 
 import os
@@ -12,11 +12,11 @@ from typing import Any
 from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.planning.configs import read_shape
-from headwise.planning.known_models import KNOWN, KnownModel
+from headwise.planning.known_models import KNOWN, PlannedModel
 from headwise.planning.shapes import Shape, divisors, make_shape, model_size, shape_of_sizes
 
 LONGEST = 8192
-"""Longest default length; for a model with a shorter context, the default is its context."""
+"""The default length is the model's context, but at most this."""
 CACHE_LENGTHS = (1024, 8192, 32768, 131072)
 """Lengths at which to list the cache size, in addition to the workload's own."""
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -24,7 +24,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A model's input, `batch` sequences of `length` positions, and the `dtype` of its numbers."""
+    """A model's input, `batch` sequences of `length` positions, and the `dtype` it computes in."""
 
     length: int = 1024
     batch: int = 1
@@ -36,17 +36,16 @@ class Workload:
                 f"dtype is {self.dtype!r}: choose from {', '.join(DTYPE_BYTES)}", option="dtype"
             )
         for name in ("length", "batch"):
-            number = whole_number(name, getattr(self, name), least=1)
-            object.__setattr__(self, name, number)
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least=1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """Attention work in all layers to decode one new token for each sequence in the batch."""
+    """Cost of attention in all layers to decode one new token for each sequence in the batch."""
 
     multiply_adds: int
     bytes_read: int
-    """Bytes of the four matrices, which are read once, and of every sequence's keys and values."""
+    """Bytes in the four matrices, each read once, and in the keys and values of every sequence."""
 
     @property
     def intensity(self) -> float:
@@ -55,16 +54,10 @@ class Decoding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(PlannedModel):
     """Costs of a model's attention."""
 
-    name: str
-    shape: Shape
     workload: Workload
-    source: str = ""
-    total: int | None = None
-    """Number of parameters in the whole model; None if unknown."""
-    note: str = ""
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -129,13 +122,13 @@ class Plan:
 
     @property
     def weight_matrix_bytes(self) -> int:
-        """Bytes of one layer's weights if materialised: `batch x heads x query x key` numbers."""
+        """Bytes that one layer's full weights would take: `batch x heads x query x key` numbers."""
         pairs = self.workload.length**2
         return self.workload.batch * self.shape.num_heads * pairs * self._bytes_each
 
     @property
     def decoding(self) -> Decoding | None:
-        """Work for one new token after a full context; None for bidirectional models."""
+        """Cost of one more token after `workload.length`; None for bidirectional models."""
         if not self.shape.is_causal:
             return None
         pairs = self._cached_positions * self.shape.num_heads
@@ -147,7 +140,7 @@ class Plan:
 
     @property
     def _widths(self) -> dict[str, int]:
-        """Total width of all heads in each projection: the matrix's other dimension is d_model."""
+        """Total width of the heads in each projection, whose other dimension is d_model."""
         shape = self.shape
         return {
             "Wq": shape.num_heads * shape.d_key,
@@ -158,7 +151,7 @@ class Plan:
 
     @property
     def _matrix_entries(self) -> int:
-        """Number of entries in the four matrices of all layers, each one multiply-add per token."""
+        """Number of entries in all layers' matrices; each takes one multiply-add per token."""
         return self.shape.d_model * sum(self._widths.values()) * self.shape.num_layers
 
     @property
@@ -173,7 +166,7 @@ class Plan:
         return DTYPE_BYTES[self.workload.dtype]
 
     def to_row(self) -> dict[str, Any]:
-        """Every size and cost under its own name, for one row of a table."""
+        """Every size and cost by name, as one row of a table."""
         step = self.decoding
         return {
             "name": self.name,
@@ -238,7 +231,7 @@ def plan(
             raise OptionError("there is nothing to plan: name a model, or give a headwise.Shape")
         divides = {shape.d_key, shape.d_value} == {shape.d_model / shape.num_heads}
         name = shape.sizes if divides else f"{shape.sizes}, heads of {shape.head_size}"
-        facts = KnownModel(name=name, shape=shape)
+        facts = PlannedModel(name=name, shape=shape)
     elif shape is not None:
         raise OptionError(f"{model} has its own shape: give the model or the shape, not both")
     else:
@@ -249,17 +242,17 @@ def plan(
     return Plan(workload=workload, **vars(facts))
 
 
-def _find_model(model: str) -> KnownModel:
+def _find_model(model: str) -> PlannedModel:
     """The model that `model` names: a known model, sizes, a directory or a hub id."""
     if model.lower() in KNOWN:
         return KNOWN[model.lower()]
     exists = Path(model).exists()
     shape = shape_of_sizes(model)
     if shape is not None and not exists:
-        return KnownModel(name=model, shape=shape)
+        return PlannedModel(name=model, shape=shape)
     if exists or "/" in model:
         shape, note = read_shape(model)
-        return KnownModel(name=model, shape=shape, source=model, note=note)
+        return PlannedModel(name=model, shape=shape, source=model, note=note)
     similar = get_close_matches(model, KNOWN, n=1)
     hint = f"did you mean {similar[0]}?" if similar else f"the known models are {', '.join(KNOWN)}"
     raise OptionError(

@@ -1,7 +1,4 @@
-"""Sizes of a model's attention -> Shape, complete and checked.
-
-Costs are computed in `plans`; shapes of published models are in `known_models`.
-"""
+"""Sizes of a model's attention -> Shape, complete and checked; `plans` computes its costs."""
 
 import math
 import re
@@ -12,7 +9,7 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 
 LARGEST_SIZE = 1 << 24
-"""More than any model's width or number of heads: a larger number is treated as a typo."""
+"""Larger than any model's width or number of heads: anything above it is treated as a typo."""
 _SIZES = re.compile(
     r"(?P<d_model>\d{1,9})/(?P<num_heads>\d{1,9})"
     r"(:(?P<num_kv_heads>\d{1,9}))?(x(?P<num_layers>\d{1,9}))?",
@@ -142,7 +139,7 @@ def shape_of_sizes(text: str) -> Shape | None:
 
 
 def model_size(name: str, size: int) -> int:
-    """A width or a count as an int; raises OptionError if no model can have it."""
+    """`size` as an int; raises OptionError if no model has such a width or count."""
     return whole_number(name, size, least=1, most=LARGEST_SIZE)
 
 

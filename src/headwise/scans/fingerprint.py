@@ -1,7 +1,6 @@
 """Digests of everything a scan reads, to decide whether a stopped scan can be resumed.
 
-In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text. The digest of the
-weights covers a sample of the values and their exact sum, and takes about one pass over them.
+In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def digest_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:
-    """SHA-256 of tensor batches; every bit counts."""
+    """SHA-256 of every bit in some batches of tensors."""
 
     def parts() -> Iterator[bytes]:
         for tensors in inputs:
@@ -44,16 +43,13 @@ def digest_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:
 
 
 def digest_config(config: Any) -> str:
-    """SHA-256 of a config, excluding where it was loaded from and the attention implementation."""
+    """SHA-256 of a config, without the model's location and attention implementation."""
     text = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
     return digest_texts([text])
 
 
 def digest_tokenizer(tokenizer: Any) -> str:
-    """SHA-256 of a tokenizer's splitting rules, special tokens and length limit.
-
-    Excludes padding and truncation, which change from call to call.
-    """
+    """SHA-256 of a tokenizer without padding and truncation, which change from call to call."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None and hasattr(backend, "to_str"):
         splitting = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
@@ -68,8 +64,8 @@ def digest_tokenizer(tokenizer: Any) -> str:
 def digest_weights(model: nn.Module) -> str:
     """SHA-256 of every weight tensor's name, shape, dtype and sum, and of a sample of its values.
 
-    The sum is over the bits read as integers: it changes if a single weight changes, but does not
-    depend on the order of addition. Tensors not in memory count only by name, shape and dtype.
+    The sum is over the bits read as integers, so it is exact and changes if any weight changes.
+    Tensors on the meta device have no values: only their names, shapes and dtypes count.
     """
 
     def parts() -> Iterator[bytes]:

@@ -1,7 +1,6 @@
 """The files of a scan: its tables, and the sums from which a stopped scan resumes.
 
 In: a folder, and a fingerprint of the scan. Out: files, which are never left half-written.
-headwise.run_folder checks which scan a folder belongs to.
 """
 
 import json
@@ -66,12 +65,11 @@ class Scan:
                 f"{folder} already has {existing[0]}: choose another folder, or pass force=True"
             )
         make_folder(folder)
-        self.table.write(folder / "heads.parquet", force=True)
-        self.table.write(folder / "heads.csv", force=True)
+        for name in HEAD_TABLES[:2]:
+            self.table.write(folder / name, force=True)
         write_aside(folder / "scan.json", json.dumps(self.table.about, indent=1))
         for name in FRAMES:
-            frame: pd.DataFrame = getattr(self, name)
-            file = folder / f"{name}.parquet"
+            frame, file = getattr(self, name), folder / f"{name}.parquet"
             if len(frame) > 0:
                 write_aside(file, frame.to_parquet(index=False))
             else:
@@ -111,7 +109,7 @@ class ScanFolder:
     def begin(self) -> ScanSums:
         """Create the folder, and return the sums that a stopped scan left there.
 
-        With `force`, each process deletes its old sums, and the first one all other old files.
+        With `force`, every process deletes its old sums, and the first also all other old files.
         """
         folder, file = self.run.folder, self.progress_file
         make_folder(folder)

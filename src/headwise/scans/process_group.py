@@ -15,14 +15,14 @@ from headwise.scans.sums import ScanSums
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Rank of this process, and the number of processes that share the work (by default one)."""
+    """This process's rank among the `world` processes that share the work."""
 
     rank: int = 0
     world: int = 1
 
     @classmethod
     def from_environment(cls) -> "ProcessGroup":
-        """The group set up by torchrun, or a single process without it; every process must call it.
+        """The group that torchrun started, each of whose processes must call this, or one process.
 
         The group exists until the process ends, because torch cannot create it twice.
         """

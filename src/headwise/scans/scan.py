@@ -93,7 +93,7 @@ def scan(  # noqa: PLR0913 - what to read, how, and where to save
     without a tokenizer; `treebank` is a CoNLL-U file, or sentences with gold relations. If all
     three are None, the scan reads the built-in text and sentences. Results are saved in the folder
     `out`, where a stopped scan resumes; `force` replaces another scan there. With `shares_work`,
-    the processes started by torchrun share the batches; each must call `scan`, and gets the table.
+    processes started by torchrun share the batches: each must call `scan`, and gets the table.
     """
     job = ScanJob.of(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
@@ -112,8 +112,8 @@ def run_scan(
 ) -> Scan:
     """Count every batch that is not yet in the sums, then build the tables.
 
-    If `out` is given, the sums are saved there as they grow, and the tables at the end. The
-    processes in `group` share the batches, and each returns the whole scan.
+    The sums are saved in `out` as they grow, and the tables at the end. The processes in `group`
+    share the batches, and each returns the whole scan.
     """
     settings = job.fingerprint  # comes first, because it rejects unreadable inputs
     folder = None if out is None else ScanFolder(out, settings, group, force=force)
@@ -141,7 +141,7 @@ def run_scan(
 
 @dataclass(frozen=True, eq=False)
 class ScanBatch:
-    """One piece of work: `run_scan` builds the batch and counts it."""
+    """A batch that `run_scan` builds and then counts."""
 
     name: str
     tokens: int
@@ -206,10 +206,7 @@ class ScanJob:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Everything that must be the same when a stopped scan resumes, as JSON values.
-
-        Describes the model as it was when this property was first read.
-        """
+        """Everything that must be the same when a stopped scan resumes, as JSON values."""
         tokenizer, treebank = self.tokenizer, self.treebank
         facts = {
             "model": dict(self.about),
@@ -285,10 +282,7 @@ class ScanJob:
 
     @cached_property
     def _sentences(self) -> dict[str, tuple[dict[int, tuple[ProbeSentence, Encoded]], int]]:
-        """For each source: the readable sentences by index, and the number of unreadable ones.
-
-        A sentence is unreadable if it is too long or has a word without a token.
-        """
+        """For each source, the readable sentences by index, and the number of unreadable ones."""
         sources: dict[str, Sequence[ProbeSentence]] = {}
         if self.settings.probe:
             sources["probe"] = builtin_sentences(self.settings.per_relation, self.settings.seed)
@@ -320,7 +314,7 @@ class ScanJob:
         sums.counts["windows"] += len(batch.indices)
 
     def _count_induction(self, batch: Batch, sums: ScanSums) -> None:
-        """Measure induction on a batch of repeated random tokens and add it in its own columns."""
+        """Measure induction on a batch of repeated random tokens, in columns of its own."""
         measures = [Repeats(), Uniform()]
 
         def add(call: Call) -> None:
@@ -403,10 +397,7 @@ def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
 def _read_batch(
     model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
 ) -> None:
-    """Run the model on a batch and pass every attention call to `add`.
-
-    An error caused by the inputs becomes an OptionError that names the cause.
-    """
+    """Run the model on a batch, pass every attention call to `add`, and explain bad inputs."""
     name = type(model).__name__
     with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
         try:

@@ -22,7 +22,7 @@ class ScanSums:
 
     heads: HeadSums = field(default_factory=HeadSums)
     relations: dict[str, RelationScores] = field(default_factory=dict)
-    """Hits on sentences with gold relations, by source and stack, such as `probe|encoder`."""
+    """Scores on sentences with gold relations, by source and stack, such as `probe|encoder`."""
     counts: Counter[str] = field(default_factory=Counter)  # tokens, windows, sentences ...
     done: set[str] = field(default_factory=set)  # names of the batches added so far
 

@@ -1,7 +1,6 @@
-"""Characters: a task to predict the next character of real text.
+"""Characters: the task of predicting the next character of real text.
 
-In contrast to the tasks on random symbols, nobody knows which heads this task needs. The text is
-the user's file or, by default, the source code of Python's standard library.
+In contrast to the tasks on random symbols, nobody knows in advance which heads this one needs.
 """
 
 import functools
@@ -24,7 +23,7 @@ from headwise.sweeps.task import NOWHERE, SweepTask, TaskExamples, TaskShape
 HELD_OUT = 0.1
 """Share of the text that is held out from training, taken from its end."""
 DEFAULT_SIZE = 1_000_000
-"""Number of characters read from Python's library."""
+"""Number of characters to use from Python's library."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Characters(SweepTask):
     layers: ClassVar[int] = 2
 
     text: str = ""
-    """Path to a text file; empty for the source code of Python's library."""
+    """Path to a text file; if empty, the task uses the source code of Python's standard library."""
     length: int = 64
     alphabet: int = 96
     """How many of the most frequent characters to distinguish; all others become one symbol."""
@@ -54,7 +53,7 @@ class Characters(SweepTask):
 
     @functools.cached_property
     def full_text(self) -> str:
-        """The text as it was when the task was made; later changes to the file have no effect."""
+        """The text as it was when the task was created; later changes to the file are ignored."""
         return read_text(self.text) if self.text else library_text()
 
     @property
@@ -71,10 +70,7 @@ class Characters(SweepTask):
 
     @functools.cached_property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
-        """Characters as numbers: the part to train on, and the held-out end.
-
-        A number is a character's rank by frequency; in a tie, the lower code point comes first.
-        """
+        """The text to train on and the held-out end, as numbers: characters' ranks by frequency."""
         codes = np.frombuffer(self.full_text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         counts = np.bincount(codes, minlength=sys.maxunicode + 1)
         known = np.argsort(-counts, kind="stable")[: min(self.alphabet, np.count_nonzero(counts))]
@@ -86,7 +82,7 @@ class Characters(SweepTask):
 
     @property
     def layers_needed(self) -> int:
-        """One layer: any model can learn from text."""
+        """One layer: a model of any depth can learn from text."""
         return 1
 
     def digest(self) -> str:
@@ -104,13 +100,11 @@ class Characters(SweepTask):
 
 @functools.cache
 def library_text() -> str:
-    """Source code of Python's library, in the order of its file names."""
-    parts, size = [], 0
+    """The start of the source code of Python's library, with its files in alphabetical order."""
+    text = ""
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        parts.append(file.read_text(encoding="utf-8", errors="replace"))
-        size += len(parts[-1])
-        if size >= DEFAULT_SIZE:
-            break
-    if not parts:
+        if len(text) < DEFAULT_SIZE:
+            text += file.read_text(encoding="utf-8", errors="replace") + "\n"
+    if not text:
         raise OptionError("Python's library has no source files here: set text to a file's path")
-    return "\n".join(parts)[:DEFAULT_SIZE]
+    return text[:DEFAULT_SIZE]

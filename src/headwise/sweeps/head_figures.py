@@ -1,7 +1,4 @@
-"""A trained model and held-out sequences -> HeadFigures: sharpness, roles, weight on the answers.
-
-Sharpness and roles come from the measures of a scan.
-"""
+"""Trained model, held-out sequences -> HeadFigures: sharpness, roles and weight on the answers."""
 
 import math
 from collections.abc import Iterator
@@ -28,12 +25,12 @@ SEQUENCES = 16
 
 @dataclass(frozen=True)
 class HeadFigures:
-    """Measured figures for one head of a trained model."""
+    """Measurements of one head of a trained model; sharpness and roles are those of a scan."""
 
     head: str
     roles: tuple[str, ...]
     entropy: float
-    """Normalised: 0 if the head attends to one position, 1 if to all positions equally."""
+    """0 if the head attends to a single position, 1 if it attends to all positions equally."""
     largest: float
     """Mean over queries of the largest weight."""
     looks: dict[str, float]

@@ -1,4 +1,4 @@
-"""RunRecords -> Sweep: tables, sentences, a plot, and the files that contain them."""
+"""RunRecords -> Sweep: tables, sentences, a plot, and files with all of these."""
 
 import json
 import math
@@ -22,8 +22,8 @@ FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
 CLOSE = 0.01
 """Accuracies that differ by no more than this count as the same."""
 LEARNED = 0.1
-"""Share of the gap from a guess to 1 that the best model must close to count as having learned;
-smaller differences come from seeds as often as from heads."""
+"""Share of the gap between a guess and perfect accuracy that the best model must close to count as
+having learned the task; smaller gains are as likely to come from the seed as from the heads."""
 LINE_NAMES = {
     "split": "d_key = d_model / heads",
     "free": "d_key {width} for every head",
@@ -40,29 +40,27 @@ class Sweep:
     settings: SweepSettings
     records: tuple[RunRecord, ...] = field(repr=False)
     pilots: tuple[RunRecord, ...] = field(repr=False, default=())
-    """The runs that chose learning rates; not part of the results."""
+    """The runs that the learning rates were chosen by; they are not part of the results."""
 
     @property
     def runs(self) -> pd.DataFrame:
         """One row per run: what was trained and how well it did."""
-        rows = []
-        for record in self.records:
-            outcome, heads = record.outcome, record.outcome.heads
-            rows.append(
-                {
-                    **record.run.to_json(),
-                    "steps": outcome.steps,
-                    "is_solved": outcome.is_solved,
-                    "accuracy": outcome.accuracy,
-                    "loss": outcome.loss,
-                    **{f"accuracy_{name}": share for name, share in outcome.by_question.items()},
-                    "entropy": sum(head.entropy for head in heads) / len(heads),
-                    "largest": sum(head.largest for head in heads) / len(heads),
-                    "roles": " ".join(sorted({role for head in heads for role in head.roles})),
-                    "parameters": outcome.parameters,
-                }
-            )
-        return pd.DataFrame(rows)
+        runs_and_outcomes = [(record.run, record.outcome) for record in self.records]
+        return pd.DataFrame(
+            {
+                **run.to_json(),
+                "steps": outcome.steps,
+                "is_solved": outcome.is_solved,
+                "accuracy": outcome.accuracy,
+                "loss": outcome.loss,
+                **{f"accuracy_{name}": share for name, share in outcome.by_question.items()},
+                "entropy": sum(head.entropy for head in outcome.heads) / len(outcome.heads),
+                "largest": sum(head.largest for head in outcome.heads) / len(outcome.heads),
+                "roles": " ".join(sorted({role for head in outcome.heads for role in head.roles})),
+                "parameters": outcome.parameters,
+            }
+            for run, outcome in runs_and_outcomes
+        )
 
     @property
     def heads(self) -> pd.DataFrame:
@@ -175,7 +173,7 @@ class Sweep:
     _repr_svg_ = svg
 
     def write(self, folder: Path) -> None:
-        """Write the tables, the JSON file and the plot of the sweep to `folder`."""
+        """Write the sweep's tables, JSON file and plot to `folder`."""
         for name, frame in (("runs", self.runs), ("heads", self.heads), ("summary", self.summary)):
             write_aside(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
         write_aside(folder / "sweep.json", json.dumps(self.as_json(), indent=1))
@@ -201,9 +199,5 @@ def _heads(row: pd.Series) -> str:
 
 def best_rate(pilots: Sequence[RunRecord]) -> float:
     """Learning rate of the run with the lowest held-out loss; ties go to the smallest rate."""
-
-    def rank(pilot: RunRecord) -> tuple[float, float]:
-        loss = pilot.outcome.loss
-        return loss if math.isfinite(loss) else math.inf, pilot.run.rate
-
-    return min(pilots, key=rank).run.rate
+    losses = [(pilot.outcome.loss, pilot.run.rate) for pilot in pilots]
+    return min((loss if math.isfinite(loss) else math.inf, rate) for loss, rate in losses)[1]

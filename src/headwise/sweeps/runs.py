@@ -1,7 +1,7 @@
-"""Runs -> RunRecords: trains in this process or in others, and saves each record when it is done.
+"""Runs -> RunRecords: trains in this process or in others, and saves each record as a run ends.
 
-A run with a saved record is not trained again, so a stopped sweep can resume. The training
-processes run this module: `python -m headwise.sweeps.runs SETTINGS` reads one run per line.
+A run with a saved record is not trained again, so a stopped sweep can resume. Other processes run
+this module as a program: `python -m headwise.sweeps.runs SETTINGS` reads one run per line.
 """
 
 import json
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """Everything that determines the outcome; runs in different groups may share it."""
+        """Everything that determines the outcome; runs in different groups can share a shape."""
         variant = self.variant
         return variant.num_heads, variant.d_key, variant.d_value, self.rate, self.seed
 
@@ -86,10 +86,7 @@ def train_run(settings: SweepSettings, run: Run) -> RunRecord:
 def train_all(
     runs: Sequence[Run], folder: Path | None, pool: "TrainingPool", on_done: Callable[[], None]
 ) -> list[RunRecord]:
-    """Records of all runs, in order; trains runs that are not saved in `folder`, each shape once.
-
-    Calls `on_done` once per run, including runs that were already saved.
-    """
+    """Train the runs without a record in `folder`, each shape once; return all records in order."""
     records: dict[Run, RunRecord] = {}
     missing: dict[tuple[float, ...], list[Run]] = {}
     for run in runs:
@@ -169,7 +166,7 @@ class TrainingProcess(subprocess.Popen[str]):
         )
 
     def train(self, run: Run) -> RunRecord:
-        """Send a run to the process and wait for its record; raises HeadwiseError if that fails."""
+        """Send a run to the process and wait for its record; raise HeadwiseError if this fails."""
         assert self.stdin is not None and self.stdout is not None
         try:
             print(json.dumps(run.to_json()), file=self.stdin, flush=True)
@@ -177,8 +174,7 @@ class TrainingProcess(subprocess.Popen[str]):
         except (BrokenPipeError, ValueError):  # the process ended, or its pipes are closed
             line = ""
         if not line:
-            is_killed = self.wait() < 0
-            reason = "was killed" if is_killed else "failed with the error above"
+            reason = "was killed" if self.wait() < 0 else "failed with the error above"
             raise HeadwiseError(
                 f"the process that trained {run.name} {reason}: start the sweep again to resume"
             )

@@ -1,7 +1,4 @@
-"""Names and numbers -> SweepSettings: the task, the training recipe and the variants to compare.
-
-Two sweeps with the same settings give the same results.
-"""
+"""Names and numbers -> SweepSettings: the task, the training recipe and the variants to compare."""
 
 import math
 from collections.abc import Mapping
@@ -21,13 +18,13 @@ TASKS: dict[str, type[SweepTask]] = {
 GROUPS = ("split", "free", "big", "narrow")
 """Groups of variants, each of which answers one question:
 
-split: every number of heads that divides d_model; heads get narrower, parameters stay the same;
-free: growing numbers of heads of a fixed width, so the parameters grow as well;
-big: one head with as many parameters as all heads of a `free` variant together;
-narrow: one head with keys of different widths, and values as wide as d_model.
+split: every number of heads that divides d_model, always with the same number of parameters;
+free: a growing number of heads of a fixed width, and so a growing number of parameters;
+big: a single head with as many parameters as all heads of a `free` variant together;
+narrow: a single head whose keys vary in width and whose values are as wide as d_model.
 """
 DEFAULT_GROUPS = {"relations": ("split", "free", "big"), "recall": ("narrow", "split")}
-"""Default groups by task; `split` and `free` for every other task."""
+"""Default groups by task; a task not listed here has `split` and `free`."""
 PILOT_SEED = 10_000
 """Seed for the runs that choose a learning rate; they are not part of the results."""
 
@@ -57,7 +54,7 @@ class TrainingSettings:
     """Number of evaluations on held-out sequences during training."""
     held_out: int = 512
     solved: float = 0.995
-    """Training ends when held-out accuracy reaches this twice in a row."""
+    """Training ends when this accuracy is reached in two evaluations in a row."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "layers", "batch", "checks", "held_out"):
@@ -70,7 +67,7 @@ QUICK = TrainingSettings(steps=600, checks=12, held_out=256)
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """Everything that determines the results of a sweep."""
+    """Everything that determines a sweep's results: equal settings give equal results."""
 
     task: SweepTask = field(default_factory=Relations)
     groups: tuple[str, ...] = ()
@@ -79,7 +76,7 @@ class SweepSettings:
     width: int = 8
     """Head size in the group `free`."""
     rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
-    """Learning rates to try once for every variant."""
+    """Learning rates, each of which is tried once for every variant."""
     seeds: int = 5
 
     def __post_init__(self) -> None:
@@ -104,7 +101,7 @@ class SweepSettings:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The shapes of attention to compare, in the order of the groups."""
+        """The variants to compare, group by group."""
         d_model, width = self.recipe.d_model, self.width
         counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
         heads_and_sizes = {

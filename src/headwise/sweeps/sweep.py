@@ -1,7 +1,7 @@
 """Settings -> Sweep: trains every variant with every seed, at the variant's best learning rate.
 
-To choose the rate, every variant is trained once at each rate, with a seed used for nothing else;
-the rate with the lowest loss on held-out sequences wins.
+To choose its rate, a variant is first trained once at each rate, with a seed used for nothing else;
+the rate with the lowest loss on held-out sequences is used.
 """
 
 import itertools
@@ -39,10 +39,10 @@ def sweep(
     """Train small transformers that differ only in their heads, and report what each can do.
 
     `options` are settings for the training and the sweep (d_model, layers, steps, batch, seeds,
-    rates, groups, width) and, if `task` is a name, for the task, such as relations=3. Or pass the
-    task and all options as `settings`. The default task is relations. If you give a folder `out`,
-    every run is saved there, and a stopped sweep resumes. Models for your own SweepTask are trained
-    only in this process.
+    rates, groups, width) and, if `task` is a name, for the task, such as relations=3; or pass the
+    task and all options as `settings`. The default task is relations. Runs are saved in the folder
+    `out`, if given, so that a stopped sweep can resume. Models for your own SweepTask are always
+    trained in this process.
 
     result = headwise.sweep("relations", quick=True)
     result.summary  # accuracy against the number of heads
@@ -55,13 +55,22 @@ def sweep(
     if processes is None:
         processes = os.cpu_count() or 1
     processes = whole_number("processes", processes, least=1)
-    folder = None if out is None else Path(out).expanduser()
-    run_folder = None if folder is None else _open_folder(folder, settings, force=force)
+    runs: Path | None = None
+    if out is not None:
+        folder = Path(out).expanduser()
+        as_saved = json.loads(json.dumps(settings.as_json()))
+        outputs = ("runs/*.json", *FILES)
+        run_folder = RunFolder(folder=folder, kind="sweep", settings=as_saved, outputs=outputs)
+        if not run_folder.check(force=force, extends=_extends, must_be_new=True):
+            run_folder.clear()
+        run_folder.start()
+        runs = folder / "runs"
+        make_folder(runs)
     is_own_task = not type(settings.task).__module__.startswith("headwise.")
     with TrainingPool(settings, 1 if is_own_task else processes) as pool:
-        result = _train_variants(settings, run_folder, pool, progress)
-    if folder is not None:
-        result.write(folder)
+        result = _train_variants(settings, runs, pool, progress)
+    if runs is not None:
+        result.write(runs.parent)
     return result
 
 
@@ -90,21 +99,6 @@ def _train_variants(
     runs = [Run(variant, rate, seed) for variant, rate in rate_of.items() for seed in seeds]
     results = train_all(runs, folder, pool, report)
     return Sweep(settings, tuple(results), tuple(pilots))
-
-
-def _open_folder(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
-    """Prepare `folder` and return its subfolder for records.
-
-    Raises OutputError if it contains another sweep or other files, unless `force`.
-    """
-    as_saved = json.loads(json.dumps(settings.as_json()))
-    outputs = ("runs/*.json", *FILES)
-    run_folder = RunFolder(folder=folder, kind="sweep", settings=as_saved, outputs=outputs)
-    if not run_folder.check(force=force, extends=_extends, must_be_new=True):
-        run_folder.clear()
-    run_folder.start()
-    make_folder(folder / "runs")
-    return folder / "runs"
 
 
 def _extends(settings: Mapping[str, Any], existing: Mapping[str, Any]) -> bool:

@@ -1,7 +1,4 @@
-"""Three tasks on random symbols: Relations, Recall and Brackets.
-
-They generate random TaskExamples. docs/sweep.md describes the tasks and their results.
-"""
+"""Three tasks on random symbols: Relations, Recall and Brackets; docs/sweep.md describes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,13 +21,13 @@ def _back(letters: Letters, steps: int) -> Letters:
 
 
 def _last_equal(letters: Letters) -> Letters:
-    """Position of the last equal letter before each position."""
+    """Position of the most recent letter that equals the one at each position."""
     is_earlier_equal = (letters[:, :, None] == letters[:, None]).tril(-1)
     return (is_earlier_equal * torch.arange(1, letters.shape[1] + 1)).amax(-1) - 1
 
 
 def _largest(letters: Letters) -> Letters:
-    """Position of the largest letter before each position; the last one if several tie."""
+    """Position of the largest letter before each position; the last of them if there is a tie."""
     size = letters.shape[1]
     ranks = letters * size + torch.arange(size)
     best = ranks.cummax(1).values[:, :-1] % size
@@ -38,14 +35,14 @@ def _largest(letters: Letters) -> Letters:
 
 
 def _after_equal(letters: Letters) -> Letters:
-    """Position after the last equal letter. Needs two layers: a key lacks the letter before it."""
+    """Position after the most recent equal letter; a model needs two layers to find it."""
     places = _last_equal(letters)
     after = torch.where(places == NOWHERE, NOWHERE, places + 1)
     return torch.where(after < torch.arange(letters.shape[1]), after, NOWHERE)
 
 
 def _read_at(symbols: Letters, places: Letters) -> Letters:
-    """The symbol at each position in `places`; `NO_ANSWER` where it is `NOWHERE`."""
+    """The symbol at each position in `places`; `NO_ANSWER` for `NOWHERE`."""
     answers = symbols.gather(1, places.clamp(min=0))
     return answers.masked_fill(places == NOWHERE, NO_ANSWER)
 
@@ -54,9 +51,8 @@ def _read_at(symbols: Letters, places: Letters) -> Letters:
 class Relations(SweepTask):
     """Report several earlier letters at every position.
 
-    Each relation needs its own attention pattern. One softmax gives one pattern: if it attends to
-    four positions, it returns a blend of four letters. The letters are random, so nothing can be
-    guessed.
+    Each relation needs its own attention pattern, but a head has only one: if it attends to four
+    positions, it returns a blend of four letters. The letters are random, so none can be guessed.
     """
 
     name: ClassVar[str] = "relations"
@@ -112,9 +108,9 @@ RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "third": lambda _, letters: _back(letters, 3),
     "followed": lambda _, letters: _after_equal(letters),
 }
-"""Functions that find the position of each relation's answer, for every position."""
+"""For each relation, a function that returns where the answer is, for every position."""
 SHORTEST = {"second": 3, "third": 4, "followed": 3}
-"""Shortest sequence with an answer to the relation, if two positions are not enough."""
+"""Length of the shortest sequence that has an answer, for relations that need more than two."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Recall(SweepTask):
 
     @property
     def shape(self) -> TaskShape:
-        """Every pair, then every key again with a symbol that asks for its value."""
+        """First every pair, then every key with a symbol that asks for its value."""
         return TaskShape(
             questions=("value",),
             num_symbols=self.keys + self.values + 1,
@@ -168,7 +164,7 @@ class Brackets(SweepTask):
     layers: ClassVar[int] = 2
 
     labels: int = 8
-    """Number of kinds of opening brackets; there is one closing bracket."""
+    """Number of different opening brackets; there is only one closing bracket."""
     depth: int = 4
     length: int = 32
 
@@ -178,7 +174,7 @@ class Brackets(SweepTask):
 
     @property
     def shape(self) -> TaskShape:
-        """Symbols are the opening brackets and the closing bracket; answers are labels."""
+        """Symbols are opening brackets and the closing bracket; answers are opening brackets."""
         return TaskShape(
             questions=("partner",),
             num_symbols=self.labels + 1,
@@ -187,7 +183,7 @@ class Brackets(SweepTask):
         )
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
-        """Random walks: at every position a bracket opens or closes, as the depth allows."""
+        """Random sequences in which a bracket opens or closes at every position."""
         rows = torch.arange(count)
         depth = torch.zeros(count, dtype=torch.long)
         opened_at = torch.zeros(count, self.depth + 1, dtype=torch.long)

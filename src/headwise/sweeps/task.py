@@ -1,7 +1,6 @@
 """SweepTask, the base class of the tasks that a sweep's models learn.
 
-A task turns its settings into TaskExamples: sequences, the answers at each position, and where each
-answer can be read. It knows nothing about models.
+A task turns its settings into TaskExamples. It knows nothing about models.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +28,7 @@ class TaskExamples:
     answers: Int[Tensor, "batch position question"]
     """Index of each answer; -100 (`NO_ANSWER`) where nothing is asked."""
     places: Int[Tensor, "batch position question"]
-    """Position at which each answer can be read; -1 (`NOWHERE`) for an answer without one."""
+    """Position at which each answer can be read; -1 (`NOWHERE`) if there is no such position."""
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -66,7 +65,7 @@ class SweepTask(ABC):
 
     @property
     def best_guess(self) -> float:
-        """Accuracy of the best guess without the input; by default, of a uniformly random guess."""
+        """Accuracy of the best guess without the input; by default, that of a random guess."""
         return 1 / self.shape.num_answers
 
     @property
@@ -78,11 +77,11 @@ class SweepTask(ABC):
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Draw `count` sequences, for training or held out.
 
-        If the settings allow only a few sequences, some held-out ones also occur in training.
+        If the settings allow only a few different ones, training may contain held-out sequences.
         """
 
     def digest(self) -> str:
-        """Digest of data that settings only refer to; empty if the settings determine the data."""
+        """Digest of data that the settings only refer to, such as a file; otherwise empty."""
         return ""
 
     def settings(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Task, variant, learning rate and seed -> Outcome: one model, trained from scratch.
 
-Every model in a sweep has the same embeddings, norms, feed-forward parts and readout; only the
-attention differs. Optimiser, batches, schedule and stopping rule are the same for every variant.
+The models in a sweep differ only in their attention. Optimiser, batches, schedule and stopping rule
+are the same for every variant.
 """
 
 import math
@@ -22,7 +22,7 @@ from headwise.sweeps.settings import TrainingSettings, Variant
 from headwise.sweeps.task import SweepTask, TaskExamples
 
 BATCHES_AT_ONCE = 32
-"""Number of batches whose sequences are drawn together."""
+"""Number of batches whose sequences are drawn in one call."""
 HELD_OUT_SEED = 10**9
 """Seed for the held-out sequences, which are the same for all models of a task."""
 FEED_FORWARD = 2
@@ -124,10 +124,7 @@ def train(
 def fit(
     model: SweepModel, recipe: TrainingSettings, held_out: TaskExamples, *, rate: float, seed: int
 ) -> tuple[int, bool]:
-    """Train until the steps are used up or the task is solved.
-
-    Returns the number of steps, and whether the task was solved at the last evaluation.
-    """
+    """Train for up to `recipe.steps` steps; return their number and whether the task is solved."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=True
     )
@@ -181,8 +178,8 @@ def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
     examples = task.examples(recipe.held_out, random, held_out=True)
     if not (examples.answers >= 0).any():
         raise OptionError(
-            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} contain no "
-            "question: use more sequences (held_out), or longer ones"
+            f"there is no question in {format_count(recipe.held_out, 'held-out sequence')} of "
+            f"{task.name}: increase held_out, or use longer sequences"
         )
     return examples
 

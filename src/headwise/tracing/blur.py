@@ -1,7 +1,6 @@
 """Blurring: what several sharp patterns lose if they share one row of weights.
 
-In: a Trace, the textbook example of three targets, or rows from several heads. Out: each head's row
-and the average of all rows, with entropy and largest weight.
+In: a Trace, or rows from several heads. Out: each row and their average, and how sharp these are.
 """
 
 from dataclasses import dataclass
@@ -50,7 +49,7 @@ class Blur:
 
 
 def compare_heads(trace: Trace, query: int) -> Blur:
-    """The rows of a trace's chosen heads for one query."""
+    """The rows of one query in the chosen heads of a trace."""
     labels = trace.labels
     if not 0 <= query < len(labels.queries):
         raise OptionError(
@@ -62,7 +61,7 @@ def compare_heads(trace: Trace, query: int) -> Blur:
 
 
 class Sharpness(NamedTuple):
-    """Means over all real queries in a trace's first sequence."""
+    """Mean entropy and mean largest weight over the real queries in a trace's first sequence."""
 
     entropy_of_heads: float
     entropy_of_single: float
@@ -71,7 +70,7 @@ class Sharpness(NamedTuple):
 
 
 def sharpness(trace: Trace) -> Sharpness:
-    """Mean entropy and largest weight of the heads' rows and of their averages."""
+    """How sharp the heads' rows are, compared with the average of all heads."""
     weights = trace["weights"].values[0, list(trace.heads)].double()
     if trace.is_real is not None:
         weights = weights[:, trace.is_real[0]]
@@ -81,10 +80,9 @@ def sharpness(trace: Trace) -> Sharpness:
 
 
 def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
-    """The textbook example: three heads with one target key each, and one softmax with all three.
+    """The textbook example: three heads with one target key each, and one softmax for all three.
 
-    Each head gives `score` to its own target and 0 to other keys; the single softmax gives `score`
-    to all three targets.
+    Targets have the score `score`, other keys 0; the single softmax has all three targets.
     """
     scores = torch.zeros(3, num_keys, dtype=torch.float64)
     targets = [round(place) for place in torch.linspace(1, num_keys - 2, 3).tolist()]
@@ -98,11 +96,11 @@ def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
 
 @dataclass(frozen=True, eq=False)
 class ComparedRows:
-    """One query's rows over the compared keys."""
+    """One query's rows, one per head, over the keys to compare."""
 
     keys: tuple[int, ...]  # positions of the compared keys
     weights: Float[Tensor, "head key"]  # each row adds up to one
-    resting: tuple[float, ...]  # share of each head's full row on the omitted keys
+    resting: tuple[float, ...]  # share of each head's weight that is on the omitted keys
 
     @property
     def gap(self) -> float:
@@ -111,7 +109,7 @@ class ComparedRows:
 
 
 def compare_rows(weights: Float[Tensor, "head key"], is_rest: Bool[Tensor, " key"]) -> ComparedRows:
-    """Drop the keys in `is_rest` and rescale the rows, if at least two other keys have weight.
+    """Rows without the keys in `is_rest`, rescaled; unchanged unless two other keys have weight.
 
     >>> rows = torch.tensor([[0.5, 0.5, 0.0], [0.8, 0.0, 0.2]])
     >>> compared = compare_rows(rows, torch.tensor([True, False, False]))

@@ -1,7 +1,6 @@
 """The steps of one attention layer, and their comparison with the reference.
 
-In: a MultiHeadAttention and its input, or an AttentionCall from a model. Out: a Trace, or tensors
-for one. Does not import transformers.
+In: a MultiHeadAttention and its input, or an AttentionCall. Out: a Trace, or its steps.
 """
 
 import math

@@ -25,12 +25,12 @@ class Maps:
         return replace(self, weights=self.weights[:count], heads=self.heads[:count])
 
     def by_word(self) -> "Maps":
-        """Maps with the pieces of each word merged, without special tokens."""
+        """Maps with the tokens of each word merged, and without special tokens."""
         labels = self.labels
         if not labels.word_of or not labels.is_self:
             raise OptionError(
-                "words are unknown: merging pieces needs a text read by a tokenizer, and the same "
-                "tokens as queries and keys; show tokens instead"
+                "words are unknown: they need a text read by a tokenizer, and the same tokens as "
+                "queries and keys; show tokens instead"
             )
         words = [""] * (max(labels.word_of) + 1)
         for token, word in zip(labels.keys, labels.word_of, strict=True):

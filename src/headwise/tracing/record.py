@@ -1,7 +1,7 @@
 """Trace: every step of one layer's attention, and what each head adds to the output.
 
-In: named tensors. Out: named shapes, checks of sums, and each head's shares before and after Wo.
-The tensors come from layer_trace.py and trace.py; headwise.views.trace shows them.
+In: tensors by name, from layer_trace.py and trace.py. Out: shapes with axis names, checks of sums,
+and each head's shares before and after Wo. headwise.views.trace shows them.
 """
 
 import math
@@ -63,11 +63,11 @@ class Trace:
     title: str
     steps: dict[str, TraceStep]
     heads: tuple[int, ...]
-    """The chosen heads; every step contains the values of all heads."""
+    """Numbers of the chosen heads; every step contains the values of all heads."""
     kv_head_of: tuple[int, ...]
     """Index of the KV head that each head reads."""
     labels: Labels
-    """Token labels of the first sequence, the one that maps show."""
+    """Token labels of the first sequence, which is the one in `maps`."""
     bias: Float[Tensor, " d_model"] | None = None
     rounding: float = 0.0
     """Machine epsilon of the layer's dtype, to which mixed values and output are rounded."""
@@ -231,28 +231,26 @@ class Trace:
         return maps
 
     def _select_heads(self, step: TraceStep) -> TraceStep:
-        """The step with only the chosen heads; KV steps get the KV head that each of them reads."""
-        if self.heads == tuple(range(self.num_heads)):
+        """The step with only the chosen heads, or with the KV heads that these read."""
+        place = next((i for i, axis in enumerate(step.axes) if axis.endswith("heads")), None)
+        if place is None or self.heads == tuple(range(self.num_heads)):
             return step
-        for place, axis in enumerate(step.axes):
-            if axis in ("heads", "kv_heads"):
-                is_kv = axis == "kv_heads"
-                numbers = [self.kv_head_of[head] if is_kv else head for head in self.heads]
-                index = torch.tensor(numbers, device=step.values.device)
-                axes = (*step.axes[:place], "heads", *step.axes[place + 1 :])
-                return replace(step, axes=axes, values=step.values.index_select(place, index))
-        return step
+        is_kv = step.axes[place] == "kv_heads"
+        numbers = [self.kv_head_of[head] if is_kv else head for head in self.heads]
+        index = torch.tensor(numbers, device=step.values.device)
+        axes = tuple("heads" if axis == "kv_heads" else axis for axis in step.axes)
+        return replace(step, axes=axes, values=step.values.index_select(place, index))
 
     @property
     def large_steps(self) -> list[str]:
-        """Names of steps with more than `MOST_NUMBERS` values; JSON omits them unless requested."""
+        """Names of steps with so many values that JSON omits these unless they are requested."""
         steps = map(self._select_heads, self.steps.values())
         return [step.name for step in steps if step.values.numel() > MOST_NUMBERS]
 
     def to_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The trace as JSON values, with only the chosen heads.
 
-        Includes the steps in `names`, or if None all steps, but without values of `large_steps`.
+        Contains the steps in `names`; if None, all steps, but no values of `large_steps`.
         """
         omitted = [] if names else self.large_steps
         steps = [
@@ -289,7 +287,7 @@ class Trace:
 
 
 def closing_lines(trace: Trace) -> list[str]:
-    """Sentences about the results of the checks and how Wo mixes the heads."""
+    """Sentences that report the checks, and how much Wo mixes the heads."""
     bias = " and the bias of Wo" if trace.bias is not None else ""
     verdict = "add up to" if trace.adds_up else "do NOT add up to"
     lines = [
@@ -309,9 +307,9 @@ def closing_lines(trace: Trace) -> list[str]:
 
 
 def segregation(shares: Float[Tensor, "heads column"]) -> float:
-    """How exclusively each column belongs to one head, from 0 (equal shares) to 1 (one head only).
+    """One minus the normalised entropy of the heads' shares, averaged over the columns.
 
-    One minus the normalised entropy of the heads' shares, averaged over the columns.
+    It is 0 if all heads have equal shares, and 1 if each column belongs to one head only.
     """
     if len(shares) == 1:
         return 1.0
@@ -320,7 +318,7 @@ def segregation(shares: Float[Tensor, "heads column"]) -> float:
 
 
 def _check_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...]:
-    """`heads` without duplicates, or all if None; raise OptionError if a number is out of range."""
+    """`heads` without duplicates; all if None. Raises OptionError if one is out of range."""
     if heads is None:
         return tuple(range(num_heads))
     for head in heads:

@@ -1,7 +1,6 @@
 """trace(): record every step of one attention layer, headwise's own or a model's.
 
-In: a layer and its input, or a model and a text. Out: a Trace. layer_trace.py computes the steps
-from queries to mixed values.
+In: a layer and its input, or a model and a text. Out: a Trace.
 """
 
 import operator
@@ -20,12 +19,7 @@ from headwise.reading.batch import Batch, TokenKinds
 from headwise.reading.labels import token_labels
 from headwise.reading.reader import Reader
 from headwise.reading.tensors import batch_from_tensors, check_tensors
-from headwise.tracing.layer_trace import (
-    compare_with_reference,
-    formulas,
-    steps_of_call,
-    trace_layer,
-)
+from headwise.tracing import layer_trace
 from headwise.tracing.record import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
 from headwise.watching.hooks import record
@@ -64,7 +58,7 @@ def trace(
             )
         if tokenizer is not None:
             raise OptionError("tokenizer is set: a single layer reads no text; omit tokenizer")
-        return trace_layer(source, inputs, heads=choice.heads, mask=mask)
+        return layer_trace.trace_layer(source, inputs, heads=choice.heads, mask=mask)
     if mask is not None:
         raise OptionError("mask is set: a model makes its own; pass attention_mask in inputs")
     if not isinstance(inputs, Tensor | str | Mapping):
@@ -111,7 +105,7 @@ class LayerChoice:
 
 
 def _head_numbers(heads: Any) -> tuple[int, ...] | None:
-    """Head numbers from one number, several, or a text such as "0,3"; None if `heads` are names."""
+    """Head numbers from a number, several numbers or a text such as "0,3"; None for names."""
     if isinstance(heads, str):
         if "L" in heads:
             return None
@@ -168,9 +162,10 @@ def _trace_model(
     num_kv_heads, special, checks = call.num_heads, dict[str, str](), dict[str, Any]()
     if isinstance(call, AttentionCall):
         check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, site)
-        tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
-        num_kv_heads, special = call.keys.shape[1], formulas(call.rules, call.keys.shape[-1])
-        checks["difference"] = compare_with_reference(call, output, bias)
+        tensors |= layer_trace.steps_of_call(call.queries, call.keys, call.values, call.rules)
+        num_kv_heads, d_key = call.keys.shape[1::2]
+        special = layer_trace.formulas(call.rules, d_key)
+        checks["difference"] = layer_trace.compare_with_reference(call, output, bias)
         checks["compared"] = "the layer as it ran and a reference computed head by head"
     else:
         dtype = at_least_float32(call.mixed)

@@ -1,8 +1,7 @@
 """Calls: one layer's attention computation, exactly as the model ran it.
 
-In: the model's queries, keys and values with the rules that applied to them, or only the weights
-if the module returns nothing else. Out: `lse`, `attend` and `weight_at`, which do not build the
-full weight matrix.
+In: the model's queries, keys, values and rules, or the weights if a module returns only these.
+Out: `lse`, `attend` and `weight_at`, which do not build the full weight matrix.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ class SiteCall:
     mixed: Float[Tensor, "batch heads query d_value"]
     """Each head's weighted mean of the values, before any gate."""
     is_direct: bool = True
-    """Whether `mixed` is the output projection's input; some models apply a gate or norm first."""
+    """Whether the output projection reads `mixed` as it is, not through a gate or a norm."""
 
     def __repr__(self) -> str:
         batch, heads, queries = self.mixed.shape[:3]
@@ -89,7 +88,8 @@ class AttentionCall(SiteCall):
         """Log of each row's softmax denominator; -inf where a row sees no key."""
         if self.known_lse is not None:
             return self.known_lse
-        return attend_with_lse(self.queries, self.keys, self.values, rules=self._certain_rules)[1]
+        rules = self._rules_without_dropout
+        return attend_with_lse(self.queries, self.keys, self.values, rules=rules)[1]
 
     def attend(
         self, features: Float[Tensor, "#batch #kv_heads key width"]
@@ -97,7 +97,7 @@ class AttentionCall(SiteCall):
         """Sum of `features` over the keys, weighted by each row's attention."""
         wide = at_least_float32(self.keys)
         queries, keys = self.queries.to(wide), self.keys.to(wide)
-        return attend(queries, keys, features.to(wide), rules=self._certain_rules)
+        return attend(queries, keys, features.to(wide), rules=self._rules_without_dropout)
 
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
@@ -118,29 +118,25 @@ class AttentionCall(SiteCall):
         return (scores - lse.masked_fill(lse == -torch.inf, -LOWEST)).exp()
 
     def snapshot(self) -> "AttentionCall":
-        """A call that is safe to keep: keys and values that a cache may overwrite are copied."""
+        """This call with copies of any keys and values that the model's cache may overwrite."""
         return replace(self, keys=_copy_if_written(self.keys), values=_copy_if_written(self.values))
 
     @cached_property
-    def _certain_rules(self) -> Rules:
-        """The rules without dropout."""
+    def _rules_without_dropout(self) -> Rules:
         return replace(self.rules, dropout=0.0)
 
     @cached_property
     def _computation(self) -> Computation:
-        return Computation.of(self.queries, self.keys, self.values, self._certain_rules)
+        return Computation.of(self.queries, self.keys, self.values, self._rules_without_dropout)
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
-        """All weights, `heads x query x key` per sequence; OptionError if they are too large."""
+        """All weights; raises OptionError if they take more than `LARGEST_WEIGHTS` bytes."""
         check_weights_fit(self.queries.shape[:3].numel() * self.num_keys, self.site)
-        rules = self._certain_rules
+        rules = self._rules_without_dropout
         return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """One sequence's weights between the given queries and keys, without gradients.
-
-        `queries` and `keys` span the sequence's real tokens. Computes in float32 or float64.
-        """
+        """One sequence's weights in float32 or wider; its real tokens are `queries` and `keys`."""
         wide, row = at_least_float32(self.queries), slice(index, index + 1)
         queries = slice(*queries.indices(self.num_queries))
         keys = slice(*keys.indices(self.num_keys))
@@ -151,7 +147,7 @@ class AttentionCall(SiteCall):
         if mask is not None and mask.dtype == torch.bool and mask.all():
             mask = None
         rules = replace(
-            self._certain_rules,
+            self._rules_without_dropout,
             mask=None if mask is None else mask.detach(),
             offset=self._computation.band.offset + queries.start - keys.start,
             lengths=None,
@@ -181,15 +177,15 @@ class WeightsCall(SiteCall):
         return self.known_weights.shape[3]
 
     def snapshot(self) -> "WeightsCall":
-        """This call, without a copy, because nothing overwrites its weights."""
+        """This call itself, because nothing overwrites its weights."""
         return self
 
     @property
     def lse(self) -> Float[Tensor, "batch heads query"]:
-        """Raises ModelError: a row's softmax denominator cannot be recovered from its weights."""
+        """Raises ModelError: weights do not reveal the softmax denominators."""
         raise ModelError(
-            f"{self.site.layer_name} has no log-sum-exps: its module returns only weights "
-            f"({type(self.site.module).__name__} does not use transformers' attention interface)"
+            f"{self.site.layer_name} has no log-sum-exps: {type(self.site.module).__name__} does "
+            "not use transformers' attention interface; use `attend`, `weight_at` or `weights`"
         )
 
     def attend(
@@ -207,11 +203,11 @@ class WeightsCall(SiteCall):
         return self.known_weights[:, :, query, _check_positions(key, self.num_keys, "key")]
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
-        """All weights; in training mode, with dropout already applied."""
+        """All weights; if the model is in training mode, dropout has already been applied."""
         return self.known_weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
-        """One sequence's weights between the given queries and keys, in float32 or float64."""
+        """One sequence's weights in float32 or wider; its real tokens are `queries` and `keys`."""
         wide = at_least_float32(self.known_weights)
         return SequenceWeights(
             mixed=self.mixed[index, :, queries].detach().to(wide),
@@ -228,7 +224,7 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
 
 
 def _copy_if_written(tensor: Tensor) -> Tensor:
-    """The tensor, or a copy if it has been modified in place and may be modified again."""
+    """The tensor, or a copy if it was ever written to and may be written to again."""
     return tensor.clone() if tensor.is_inference() or tensor._version > 0 else tensor
 
 

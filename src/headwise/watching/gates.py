@@ -1,8 +1,7 @@
 """Gates: factors that scale each head's output before the output projection mixes the heads.
 
 In: a model and the heads to silence, or a gate for every head. Out: the same model, gated inside a
-`with` block. Gating the projection's output would be wrong, because the heads are mixed there. If a
-model has its own gate or norm between heads and projection, these gates are applied before it.
+`with` block. A model's own gate or norm on the heads' outputs is applied after these gates.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ from headwise.watching.watch import observe, watch
 
 @dataclass(frozen=True)
 class MeanOutputs:
-    """Mean output of each head: replaces a silenced head's output without changing its average."""
+    """Mean output of each head; silencing with these means keeps each head's average output."""
 
     by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
 
@@ -35,7 +34,7 @@ class MeanOutputs:
         """Mean outputs of one layer's heads."""
         if (site.stack, site.layer) not in self.by_layer:
             raise OptionError(
-                f"means lacks {site.layer_name}: measure that layer with mean_outputs too",
+                f"means has no {site.layer_name}: measure that layer with mean_outputs too",
                 option="means",
             )
         return self.by_layer[site.stack, site.layer]
@@ -145,7 +144,7 @@ def _replace_heads(site: Site, heads: list[int], mean: Tensor | None, mixed: Ten
 
 
 def _scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -> Tensor:
-    """`mixed` with each head's output moved towards zero, or towards its mean, by its gate."""
+    """`mixed` times the gates; with `mean`, the rest of each output comes from the head's mean."""
     batch, heads = mixed.shape[:2]
     if gates.shape not in ((heads,), (1, heads), (batch, heads)):
         raise OptionError(

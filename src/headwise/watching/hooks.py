@@ -1,7 +1,6 @@
 """Hooks: record the inputs and outputs of modules, call by call.
 
-In: modules by name. Out: a `ModuleCall` for every call inside a `with` block. To record
-attention calls with their queries and keys, see `watch.py`.
+In: modules by name. Out: a `ModuleCall` for every call inside a `with` block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +52,7 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
 
 
 def detach_all(value: Any) -> Any:
-    """A tensor, or a tuple of tensors, without gradients; anything else is returned unchanged."""
+    """A tensor or a tuple of tensors, detached; any other value is returned as it is."""
     if isinstance(value, Tensor):
         return value.detach()
     return tuple(map(detach_all, value)) if type(value) is tuple else value

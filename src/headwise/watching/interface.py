@@ -1,8 +1,7 @@
 """Interface: computes a transformers model's attention while the model is watched.
 
 In: transformers' attention call. Out: its result, and an `AttentionCall` for each observer of the
-module. One attention function and one mask function are registered with transformers under the name
-`headwise`; inside `route_attention` the model's configs use that name.
+module. Inside `route_attention` the model uses the functions registered here as `headwise`.
 """
 
 import threading
@@ -37,7 +36,7 @@ Change = Callable[[Tensor], Tensor]
 
 @dataclass(eq=False)
 class CallObserver:
-    """Receives the calls at some sites, or changes the outputs of their heads."""
+    """Receives the calls at some sites, or changes the outputs of the heads there."""
 
     each: Callable[[Call], None] | None = None
     change: Change | None = None
@@ -46,7 +45,7 @@ class CallObserver:
     """A call whose output projection has not run yet, and the hook on that projection."""
 
     def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
-        """Keep a call until its output projection runs, to check whether `output` is the input."""
+        """Keep a call until its output projection runs, to check whether this reads `output`."""
         assert self.each is not None
         projection = call.site.output_projection
         if projection is None:
@@ -60,7 +59,7 @@ class CallObserver:
         self.pending = call, projection.register_forward_pre_hook(project, prepend=True)
 
     def release(self, *, is_direct: bool = False) -> None:
-        """Pass on the pending call, if any; it is not direct if its projection never ran."""
+        """Pass on the pending call, if any; by default, as one whose projection never ran."""
         if (call := self.drop()) is not None and self.each is not None:
             self.each(call if is_direct else replace(call, is_direct=False))
 
@@ -74,7 +73,7 @@ class CallObserver:
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same numbers in the same order; True if these are unknown."""
+    """Whether two tensors have the same numbers in the same order; True if they cannot be read."""
     if first.numel() != second.numel():
         return False
     if not can_be_read(first):
@@ -93,7 +92,7 @@ CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 """Number of calls of each shared module since its layer loop began."""
 
 CHANGES: dict[Hashable, tuple[Callable[[], None], int]] = {}
-"""Changes that several blocks may share: the function that undoes each, and how many share it."""
+"""Changes that blocks can share: for each, the function that undoes it and how many share it."""
 CHANGES_LOCK = threading.Lock()
 
 
@@ -107,7 +106,7 @@ def headwise_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with transformers' signature; also notifies the module's observers."""
+    """Attention with the signature that transformers expects; notifies the module's observers."""
     if options.get("cache") is not None:
         raise ModelError(
             f"{type(module).__name__} cannot be watched under continuous batching, because its "
@@ -147,14 +146,14 @@ def headwise_attention(
 
 
 def _returns_weights() -> bool:
-    """Whether transformers records weights; most models do not pass `output_attentions` on."""
+    """Whether transformers records weights; most models do not pass on `output_attentions`."""
     recorder = getattr(output_capturing, "_active_collector", None)
     outputs = None if recorder is None else recorder.get()
     return any(name.endswith("attentions") for name in outputs or ())
 
 
 def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
-    """Raise ModelError if queries or keys overflowed, because torch's kernel would return zeros."""
+    """Raise ModelError if queries or keys are not finite: torch's kernel would return zeros."""
     if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # summing is much faster
         return
     if not (query.isfinite().all() and key.isfinite().all()):
@@ -206,9 +205,8 @@ def _read_rules(
 def route_attention(model: nn.Module, sites: Iterable[Site]) -> Iterator[None]:
     """Inside the block, the model and its sub-models use `headwise_attention`, uncompiled.
 
-    Parts that do not use transformers' interface are set to `eager`, because only then do they
-    return their weights. Compiled code would not notify observers that are added later, and torch
-    cannot compile structured masks.
+    Modules that do not use transformers' interface are set to `eager`, so that they return their
+    weights. Compiled code would miss later observers, and torch cannot compile structured masks.
     """
     with ExitStack() as stack:
         stack.enter_context(_shared_change("stance", _stop_compiling))
@@ -246,7 +244,7 @@ def _shared_change(key: Hashable, change: Callable[[], Callable[[], None]]) -> I
 
 
 def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[Any, str]]:
-    """Every config used by a module of the model, with the attention implementation to set."""
+    """Every config in the model, with the name of the attention implementation to set in it."""
     around: dict[bool, set[str]] = {True: set(), False: set()}
     for site in sites:
         around[site.is_routed] |= set(path_and_parents(site.name))

@@ -1,9 +1,8 @@
 """Masks: the masks that a model requests, expressed as rules and made dense only when needed.
 
-In: a model's request to transformers' mask interface. Out: a tensor with the mask's shape that
-carries rules, so that attention can be computed without the full mask. Any operation on that tensor
-uses the dense mask instead. Writes to the mask (`mask[0, 1] = False`) persist; writes to a view of
-it (`mask[0][1] = False`) are lost.
+In: a model's call of transformers' mask interface. Out: a tensor with the mask's shape that carries
+rules, so that attention needs no dense mask; any other operation on the tensor uses one.
+Writes to the mask (`mask[0, 1] = False`) persist; writes to a view (`mask[0][1] = False`) do not.
 """
 
 import inspect
@@ -24,7 +23,7 @@ class StructuredMask(Tensor):
     """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
 
     make_rules: Callable[[], Rules] | None
-    """Returns rules that allow the same pairs; None once the mask has been written to."""
+    """Returns rules that are equivalent to the mask; None once the mask has been written to."""
     make_dense: Callable[[], Tensor]
 
     def drop_rules(self) -> None:
@@ -88,16 +87,8 @@ def headwise_mask(
     attention_mask = None if attention_mask is None else attention_mask.bool()
 
     def make_dense() -> Tensor:
-        mask = sdpa_mask(
-            batch_size,
-            q_length,
-            kv_length,
-            int(q_offset),
-            kv_offset,
-            mask_function,
-            attention_mask,
-            **options,
-        )
+        sizes = (batch_size, q_length, kv_length, int(q_offset), kv_offset)
+        mask = sdpa_mask(*sizes, mask_function, attention_mask, **options)
         assert isinstance(mask, Tensor), "skips are disabled above"
         return mask
 
@@ -129,11 +120,7 @@ Band = tuple[int | None, int | None]
 
 
 def band_of(mask_function: Callable[..., Any]) -> Band | None:
-    """Number of keys a query may see before and after its own position; None if unknown.
-
-    transformers builds its mask functions from a few named parts. If one part is unknown, so is
-    the whole function, and the mask is dense.
-    """
+    """Number of keys a query may see before and after its own position; None if unknown."""
     if getattr(mask_function, "__module__", None) != masking_utils.__name__:
         return None
     inside = inspect.getclosurevars(mask_function).nonlocals

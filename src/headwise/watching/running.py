@@ -1,7 +1,4 @@
-"""Running: one forward pass of a model, without unnecessary work.
-
-In: a model and its inputs. Out: the model's output. Keeps no key-value cache.
-"""
+"""Running: one forward pass of a model, without a key-value cache or other unnecessary work."""
 
 import inspect
 from collections.abc import Iterator
@@ -35,8 +32,8 @@ def forward(model: nn.Module, inputs: Inputs) -> Any:
 def forward_batch(model: nn.Module, inputs: Inputs) -> None:
     """Run the model's layers on a batch, and compute as few logits as possible.
 
-    Models that support it compute logits for only one position: with a large vocabulary, computing
-    all logits takes as long as many layers. Labels are left out, because the loss needs all logits.
+    If the model supports it, it computes the logits of one position only: with a large vocabulary,
+    all logits take as long as many layers. Labels are left out, because their loss needs all.
     """
     options = _filter_options(model, use_cache=False, logits_to_keep=1)
     model(**layer_inputs(model, inputs), **options)
@@ -48,7 +45,7 @@ def without_labels(inputs: Inputs) -> Inputs:
 
 
 def layer_inputs(model: nn.Module, inputs: Inputs) -> Inputs:
-    """The inputs that the layers read, with labels only if the decoder's tokens come from them."""
+    """The inputs that the layers read: labels only if the model makes decoder tokens of them."""
     config = getattr(model, "config", None)
     return inputs if makes_tokens_of_labels(config, inputs) else without_labels(inputs)
 
@@ -62,10 +59,7 @@ def _filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
 def real_queries(
     model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
 ) -> Bool[Tensor, "batch query"]:
-    """True for a stack's real queries, False for padding; all True if the inputs have no mask.
-
-    `values` is any tensor with an entry for each query.
-    """
+    """True for a stack's real queries, False for padding; all True if the inputs have no mask."""
     is_real = real_tokens(getattr(model, "config", None), inputs, query_stack(stack))
     if is_real is not None and is_real.shape == values.shape[:2]:
         return is_real.to(values.device)

@@ -1,7 +1,6 @@
 """Sequence weights: any tile of the attention weights for one sequence in a call.
 
-In: one sequence's queries, keys and rules, or its weights. Out: log-weights of any `Tile`. Tiles
-contain only positions, so all layers can share them.
+In: one sequence's queries, keys and rules, or its weights. Out: log-weights of any `Tile`.
 """
 
 import math
@@ -18,12 +17,12 @@ from headwise.attention.prepare import Computation
 from headwise.attention.rules import PER_HEAD, Band
 
 LOWEST = -1e30
-"""Used as the log of 0: its exponential is 0 in every dtype, and twice its value is finite."""
+"""Stands for the log of 0: its exponential is 0 in every dtype, and twice its value is finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Some rows of a weight matrix and the keys `low` to `high - 1`, limited by a band."""
+    """Positions of some rows and of the keys `low` to `high - 1`; layers can share a tile."""
 
     rows: Int[Tensor, " query"]
     low: int
@@ -50,16 +49,16 @@ class Tile:
     def rows_of(
         self, tensor: Float[Tensor, "1 heads query width"]
     ) -> Float[Tensor, "1 heads rows width"]:
-        """The tile's rows from a tensor, without a copy if they are consecutive."""
+        """The tile's rows of a tensor, without a copy if they are consecutive."""
         if self._run is None:
             return tensor.index_select(2, self.rows)
         return tensor[:, :, self._run]
 
     @cached_property
     def edges(self) -> list[tuple[slice, Float[Tensor, "query key"]]]:
-        """Columns with keys outside the band, and a term to add to the logs to hide these keys.
+        """Columns with keys outside the band, and a term whose addition to the logs hides them.
 
-        Adding a term takes a twentieth of the time that filling with a bool mask would take.
+        Adding a term takes a twentieth of the time of filling with a bool mask.
         """
         if not len(self.rows) or self.band.is_full:
             return []
@@ -123,9 +122,9 @@ class SequenceWeights:
     def band(self) -> Band:
         """Range of keys that each query may see, given its position.
 
-        If only weights are known, this is the narrowest band that contains the positive weights of
-        all heads. Inside it, a weight of 0 does not mean that a key is hidden: in half precision,
-        weights under 6e-8 are 0.
+        If only weights are known, it is the narrowest band around the positive weights of all
+        heads. A weight of 0 inside it need not mean that the key is hidden: half precision rounds
+        weights under 6e-8 to 0.
         """
         if self.computation is not None:
             return self.computation.band
@@ -177,8 +176,7 @@ class SequenceWeights:
     ) -> Float[Tensor, "heads query key"]:
         """Log-weights of a tile, written into `room` if given.
 
-        The log-weight of a key that a row does not see is low enough for a weight of 0, but finite,
-        so that weights times logs are finite too.
+        The log-weights of hidden keys are finite, so that weights times logs are finite too.
         """
         if self.known_weights is not None:
             weights = self.known_weights[:, tile.rows, tile.low : tile.high]

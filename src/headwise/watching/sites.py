@@ -1,7 +1,6 @@
 """Sites: where a model computes attention, and which module projects the result.
 
-In: a model. Out: one `Site` per attention layer, named by stack and layer. Facts about model
-families are in `models/families.py`; nothing here computes attention.
+In: a model. Out: one `Site` per attention layer. Facts about families are in `models/families.py`.
 """
 
 import inspect
@@ -38,7 +37,7 @@ class Site:
     is_routed: bool
     """Whether the module uses transformers' attention interface; otherwise it returns weights."""
     call_index: int = 0
-    """If layers share the module: which of its calls in a forward pass is this layer's, from 0."""
+    """Index of this layer's call among the module's calls in a forward pass."""
     layer_loop: nn.Module | None = None
     """The module that calls `module` once per layer; None if layers do not share `module`."""
 
@@ -105,14 +104,12 @@ def is_routed(module: nn.Module) -> bool:
 
 
 def _is_watchable(module: nn.Module) -> bool:
-    if is_routed(module):
-        return True
     family = find_family(module)
-    return family is not None and family.returns_weights
+    return is_routed(module) or (family is not None and family.returns_weights)
 
 
 def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
-    """Stack name for each path pattern: "" if there is only one, the path itself if names clash."""
+    """Stack name for each path pattern: "" if it is the only one, its path if names clash."""
     stacks: dict[str, str] = {}
     for pattern in patterns:
         parts = pattern.split(".")
@@ -135,8 +132,8 @@ def _layer_numbers(
 ) -> dict[str, tuple[int, ...]]:
     """Numbers of the layers that each attention module computes: one, or several in ALBERT.
 
-    A layer's number is the first number in the module's path. If two modules share a number, as in
-    models with stages, layers are numbered in order.
+    A layer's number is the first number in the module's path; if two modules share that number, as
+    in models with stages, the layers are numbered in order.
     """
     matches = [NUMBER.search(f".{name}") for name in names]
     numbers = [int(match[0]) if match else 0 for match in matches]
@@ -183,7 +180,7 @@ def output_weight(projection: nn.Module) -> Tensor:
 
 
 def _find_unknown_classes(attention: list[str], modules: Mapping[str, nn.Module]) -> list[str]:
-    """Names of unwatched attention classes, except in poolers and in or around watched modules."""
+    """Names of unknown attention classes outside poolers, and not in or around known modules."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     unknown = set()
     for name, module in modules.items():

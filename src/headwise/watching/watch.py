@@ -1,8 +1,7 @@
 """Watch: record every attention computation of a transformers model as it runs.
 
 In: a model. Out: an `AttentionCall` for each layer inside a `with` block, or a `WeightsCall` for
-modules that only return their weights. The model's results do not change, and the block restores
-the model when it ends, even after an exception.
+modules that only return their weights. The model's results stay the same.
 """
 
 import inspect
@@ -49,10 +48,9 @@ def watch(
     """Record every attention computation of the model inside the block.
 
     Calls are collected in `watched.calls`, with their queries, keys and values. If `each` is
-    given, it receives every call instead and none is collected; to keep a call, use
-    `call.snapshot()`.
-    `needs_lse` computes `call.lse` along with the output. If a module does not use transformers'
-    attention interface but returns its weights, these are used instead, with a warning.
+    given, it receives every call instead; to keep one, use `call.snapshot()`. `needs_lse` computes
+    `call.lse` along with the output. If a module does not use transformers' attention interface
+    but returns its weights, these are used instead, with a warning.
 
     with headwise.watch(model) as watched:
         model(**inputs)
@@ -95,8 +93,8 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
 def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterator[None]:
     """Inside the block, pass `each` every call of a module that returns its weights.
 
-    The weights are in the module's output; the heads' outputs are the input to its output
-    projection, which runs before the module returns if it is inside the module, otherwise after.
+    The heads' outputs are the input to the output projection, which may run before or after the
+    module returns.
     """
     parts: dict[str, Tensor] = {}
 
@@ -159,7 +157,7 @@ def _num_heads(site: Site) -> int:
 
 
 def _find_weights(outputs: Any, site: Site) -> Float[Tensor, "batch heads query key"]:
-    """The weights among a module's outputs: a tensor with four axes, the second for its heads."""
+    """The weights among a module's outputs: a tensor with four axes, the second for the heads."""
     for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
         if (
             isinstance(output, Tensor)
