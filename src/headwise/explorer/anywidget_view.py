@@ -12,7 +12,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headwise.explorer.maps import TILE, MapOptions, map_axes, map_tile, strongest_links
+from headwise.explorer.maps import TILE, MapOptions, map_axes, map_cells, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId, check_head
@@ -94,7 +94,7 @@ class HeadView(anywidget.AnyWidget):
         if self._analysis is None:
             return {}
         part = (slice(*window["rows"]), slice(*window["keys"])) if window else None
-        return asdict(map_tile(self._analysis, HeadId.parse(head), self._options, part).cells())
+        return asdict(map_cells(self._analysis, HeadId.parse(head), self._options, part))
 
     def _links(self, head: str) -> list[list[int | float]]:
         if self._analysis is None:

@@ -9,7 +9,7 @@ import math
 import torch
 
 from headwise.explorer import api_types as api
-from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
+from headwise.explorer.maps import TILE, MapOptions, map_cells, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
@@ -30,12 +30,7 @@ def head_answer(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, scan_table: HeadTable | None
 ) -> api.HeadAnswer:
     """The answer to a click on `head`; roles come from `scan_table` if there is one."""
-    tile, call = map_tile(analysis, head, options), analysis.call(head.layer_name)
-    if tile.is_exact and not options.is_valued:
-        links = links_in(tile.weights)
-    else:
-        links = strongest_links(analysis, head, options, slice(0, TILE))
-    row, meanings = analysis.table[head], column_meanings()
+    call, row, meanings = analysis.call(head.layer_name), analysis.table[head], column_meanings()
     keys = getattr(call, "keys", None)
     num_kv_heads = call.num_heads if keys is None else keys.shape[1]
     kv_head = head.head * num_kv_heads // call.num_heads
@@ -43,8 +38,8 @@ def head_answer(
         head=str(head),
         stack=call.stack,
         view=options.view,
-        cells=tile.cells(),
-        links=links,
+        cells=map_cells(analysis, head, options),
+        links=strongest_links(analysis, head, options, slice(0, TILE)),
         profile=profile(analysis, head),
         contribution=contribution(analysis, head),
         measures=[

@@ -31,6 +31,10 @@ TILE, OVERVIEW = 256, 512
 """Largest number of rows or columns in an exact part of a map, and in a reduced map."""
 STEPS = 65535
 """Number of steps that weights are rounded to, to fit two bytes: finer than the digits shown."""
+THUMB_ROWS = 8
+"""Number of rows computed for each row of a thumbnail."""
+LINKS = 3
+"""Number of links per row: its largest weights, however small."""
 
 
 @dataclass(frozen=True)
@@ -195,85 +199,57 @@ def reduce_maps(
     parts = []
     for start in range(0, len(row_axis), blocks * block_rows * step):
         rows = slice(start, min(start + blocks * block_rows * step, len(row_axis)), step)
-        every_key = slice(0, len(key_axis))
-        weights = map_weights(analysis, layer, options, rows, every_key, head=head)
+        weights = map_weights(analysis, layer, options, rows, slice(None), head=head)
         parts.append(max_pool2d(weights, (block_rows, width), ceil_mode=True))
     return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class MapTile:
-    """Part of one head's map with exact weights, or the whole map reduced to fewer cells."""
-
-    weights: Float[Tensor, "row key"]
-    rows: tuple[int, int]
-    keys: tuple[int, int]
-    largest: float
-    """The largest weight that any part of the head's map can have."""
-    is_exact: bool
-
-    def cells(self) -> MapCells:
-        """The tile in the format that the browser reads."""
-        steps = (self.weights / (self.largest or 1) * STEPS).round().clamp(0, STEPS)
-        return MapCells(
-            rows=list(self.rows),
-            keys=list(self.keys),
-            shape=list(self.weights.shape),
-            values=steps.to(torch.int32).cpu().numpy().astype("<u2").tobytes(),
-            largest=self.largest,
-            tile=TILE,
-        )
-
-
-def map_tile(
+def map_cells(
     analysis: TextAnalysis,
     head: HeadId,
     options: MapOptions,
     window: tuple[slice, slice] | None = None,
-) -> MapTile:
+) -> MapCells:
     """The part of a head's map in `window`; the whole map if `window` is None or too large."""
-    axes = map_axes(analysis.labels(head.layer_name), options)
-    parts = [slice(0, len(axis)) for axis in axes] if window is None else window
-    is_exact = max(part.stop - part.start for part in parts) <= TILE
-    if is_exact:
-        rows, keys = parts
-        weights = map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
+    layer, axes = head.layer_name, map_axes(analysis.labels(head.layer_name), options)
+    rows, keys = window or [slice(0, len(axis)) for axis in axes]
+    if max(part.stop - part.start for part in (rows, keys)) <= TILE:
+        weights = map_weights(analysis, layer, options, rows, keys, head=head.head)[0]
     else:
         rows, keys = (slice(0, len(axis)) for axis in axes)
-        weights = reduce_maps(analysis, head.layer_name, options, OVERVIEW, head=head.head)
+        weights = reduce_maps(analysis, layer, options, OVERVIEW, head=head.head)[0]
     largest = 1.0
     if options.is_valued:
-        largest = float(_value_lengths(analysis, head.layer_name)[head.head].max())
-    return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
+        largest = float(_value_lengths(analysis, layer)[head.head].max())
+    steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
+    return MapCells(
+        rows=[rows.start, rows.stop],
+        keys=[keys.start, keys.stop],
+        shape=list(weights.shape),
+        values=steps.to(torch.int32).cpu().numpy().astype("<u2").tobytes(),
+        largest=largest,
+        tile=TILE,
+    )
 
 
-def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
-    """Square roots of weights as one byte each: small weights stay visible in a thumbnail."""
+def thumbnails(
+    analysis: TextAnalysis, layer: str, options: MapOptions, size: int
+) -> npt.NDArray[np.uint8]:
+    """A layer's reduced maps: one byte per weight, its square root, so that small ones show."""
+    weights = reduce_maps(analysis, layer, options, size, sampled_rows=THUMB_ROWS)
     return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
 
 def strongest_links(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, rows: slice
 ) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each of the first TILE `rows`."""
-    row_axis, key_axis = map_axes(analysis.labels(head.layer_name), options)
-    start, stop, _ = rows.indices(len(row_axis))
-    part, every_key = slice(start, min(stop, start + TILE)), slice(0, len(key_axis))
+    """Row, key and weight of the largest weights in each of `rows`, except zeros."""
     plain = replace(options, is_valued=False)
-    weights = map_weights(analysis, head.layer_name, plain, part, every_key, head=head.head)
-    return links_in(weights[0], start)
-
-
-LINKS = 3
-"""Number of links per row: its largest weights, however small."""
-
-
-def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each row, except zeros."""
+    weights = map_weights(analysis, head.layer_name, plain, rows, slice(None), head=head.head)[0]
     values, places = weights.topk(min(LINKS, weights.shape[1]), dim=1)
     return [
-        [start + row, key, weight]
-        for row, pairs in enumerate(zip(values.tolist(), places.tolist(), strict=True))
+        [row, key, weight]
+        for row, pairs in enumerate(zip(values.tolist(), places.tolist(), strict=True), rows.start)
         for value, key in zip(*pairs, strict=True)
         if (weight := round(value, 4)) > 0
     ]

@@ -4,7 +4,6 @@ In: a Session. Out: a Starlette application. api_types.py reads requests; answer
 model are computed in the ModelQueue. Every error is one sentence.
 """
 
-import functools
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
@@ -37,8 +36,6 @@ from headwise.progress import Progress, StopWork
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
 
-THUMB_ROWS = 8
-"""Number of rows computed for each row of a thumbnail map."""
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 
@@ -140,9 +137,8 @@ class Explorer:
         query = api.read_query(api.ThumbsQuery, request.query_params)
         options = api.read_query(maps.MapOptions, request.query_params)
         analysis.call(query.layer)
-        reduce = functools.partial(maps.reduce_maps, sampled_rows=THUMB_ROWS)
         thumbs = await self.queue.run(
-            request, lambda _: maps.as_bytes(reduce(analysis, query.layer, options, query.size))
+            request, lambda _: maps.thumbnails(analysis, query.layer, options, query.size)
         )
         headers = {"X-Shape": ",".join(map(str, thumbs.shape))}
         return Response(thumbs.tobytes(), media_type="application/octet-stream", headers=headers)
@@ -160,7 +156,7 @@ class Explorer:
             api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
         )
         return await self._compute(
-            request, lambda _: maps.map_tile(analysis, head, options, (rows, keys)).cells()
+            request, lambda _: maps.map_cells(analysis, head, options, (rows, keys))
         )
 
     async def links(self, request: Request) -> Response:
