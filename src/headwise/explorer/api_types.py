@@ -44,19 +44,17 @@ def read_body(kind: type[Request], body: bytes) -> Request:
         raise OptionError("the request's body is not JSON: send a JSON object") from error
     if not isinstance(values, dict):
         raise OptionError(f"the request's body is {reprlib.repr(values)}: send a JSON object")
-    return _convert(kind, values, is_text=False)
+    return read_values(kind, values, is_strict=True)
 
 
-def read_query(kind: type[Request], values: Mapping[str, str]) -> Request:
-    """A request's query parameters, converted to `kind`."""
-    return _convert(kind, dict(values), is_text=True)
-
-
-def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> Request:
+def read_values(
+    kind: type[Request], values: Mapping[str, Any], *, is_strict: bool = False
+) -> Request:
+    """A request's values, converted to `kind`; unless `is_strict`, numbers may be strings."""
     import msgspec
 
     try:
-        request = msgspec.convert(values, kind, strict=not is_text)
+        request = msgspec.convert(dict(values), kind, strict=is_strict)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, OptionError):  # raised by __post_init__
             raise error.__cause__ from None
@@ -67,7 +65,7 @@ def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> R
     return request
 
 
-def _explain(message: str, values: dict[str, Any]) -> str:
+def _explain(message: str, values: Mapping[str, Any]) -> str:
     missing = re.search(r"missing required field `(\w+)`", message)
     if missing:
         return f"{missing[1]} is missing from the request"

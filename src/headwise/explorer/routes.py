@@ -134,8 +134,8 @@ class Explorer:
     async def thumbs(self, request: Request) -> Response:
         """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
         analysis = self.session.analysis(request.path_params["name"])
-        query = api.read_query(api.ThumbsQuery, request.query_params)
-        options = api.read_query(maps.MapOptions, request.query_params)
+        query = api.read_values(api.ThumbsQuery, request.query_params)
+        options = api.read_values(maps.MapOptions, request.query_params)
         analysis.call(query.layer)
         thumbs = await self.queue.run(
             request, lambda _: maps.thumbnails(analysis, query.layer, options, query.size)
@@ -241,7 +241,7 @@ class Explorer:
 
     async def plan(self, request: Request) -> Response:
         """Attention costs for ?d_model=, heads, kv_heads, d_key, layers, length, batch, dtype."""
-        query = api.read_query(api.PlanQuery, request.query_params)
+        query = api.read_values(api.PlanQuery, request.query_params)
         shape = make_shape(
             d_model=query.d_model,
             num_heads=query.heads,
@@ -258,7 +258,7 @@ class Explorer:
 
     async def head_counts(self, request: Request) -> Response:
         """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
-        query = api.read_query(api.PlanQuery, request.query_params)
+        query = api.read_values(api.PlanQuery, request.query_params)
         choices = [
             api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
             for choice in head_choices(query.d_model, length=query.length)
@@ -268,7 +268,7 @@ class Explorer:
     def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
         head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
-        return analysis, head, api.read_query(maps.MapOptions, request.query_params)
+        return analysis, head, api.read_values(maps.MapOptions, request.query_params)
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
         return _json(await self.queue.run(request, work))
