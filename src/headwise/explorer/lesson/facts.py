@@ -35,8 +35,6 @@ from headwise.watching.watch import watch
 
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
-MAX_CHARACTERS = 4000
-"""Largest number of characters that are tokenized: far more than MAX_TOKENS tokens have."""
 LARGEST, RESTING = 0.95, 0.5
 """Upper limits for the head to show: its largest weight, and its weight on sink tokens."""
 CLEAR = 0.5
@@ -186,9 +184,14 @@ def lesson_facts(
         raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
     with torch.no_grad(), in_evaluation(model), watch(model) as watched:
         forward_batch(model, batch.inputs)
-    calls = [call for call in watched.calls if isinstance(call, AttentionCall)]
-    if layer is not None and layer not in [call.layer for call in calls]:
-        raise OptionError(f"layer is {layer}: the model has layers 0..{calls[-1].layer}")
+    calls = [
+        call
+        for call in watched.calls
+        if isinstance(call, AttentionCall) and layer in (None, call.layer)
+    ]
+    if not calls:
+        last = watched.calls[-1].layer
+        raise OptionError(f"layer is {layer}: the model has layers 0..{last}")
     token_facts = batch.tokens[""]
     is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
     assert is_special is not None and is_mark is not None, "needs a tokenizer"
@@ -197,7 +200,7 @@ def lesson_facts(
         position = max((place for place in where if is_word[place]), default=where[-1])
     is_rest = is_special[0].cpu().clone()
     is_rest[0] = True
-    call, head = _choose_head(calls, is_rest, position, layer=layer, head=head)
+    call, head = _choose_head(calls, is_rest, position, head)
     traced = trace(model, batch.inputs, layer=call.layer, tokenizer=scored.tokenizer)
     steps = {
         name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
@@ -205,9 +208,8 @@ def lesson_facts(
     lengths = steps["contributions"][:, position].double().norm(dim=-1)
     roles = None
     if table is not None:
-        by_name = dict(zip(map(str, table.heads), table.df["roles"].tolist(), strict=True))
-        names = map(traced.name_of, range(traced.num_heads))
-        roles = [list(by_name.get(name, ())) for name in names]
+        by_name = dict(zip(map(str, table.heads), table.df["roles"], strict=True))
+        roles = [list(by_name[traced.name_of(head)]) for head in range(traced.num_heads)]
     with torch.no_grad(), in_evaluation(model):
         effects = _silencing_effects(scored, batch.inputs, traced, roles)
     return Facts(
@@ -251,20 +253,19 @@ def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
 
     Lone surrogates, which no tokenizer can read, become question marks.
     """
-    full_text = text.strip().encode("utf-8", "replace").decode()
-    part = full_text[:MAX_CHARACTERS]
+    text = text.strip().encode("utf-8", "replace").decode()
     reader = Reader(scored.tokenizer, scored.model.config)
     before, after = reader.around
-    ids = reader.ids(part)
+    ids = reader.first_ids(text, MAX_TOKENS)
     if len(ids) < 2:
         raise OptionError(
-            f"text {part[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
+            f"text {text[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
             "short sentence"
         )
     read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
     batch = reader.batch([Window(0, (*before, *read_ids, *after))], scored.device)
     where = range(len(before), len(before) + len(read_ids))
-    return batch, where, len(read_ids) < len(ids) or len(part) < len(full_text)
+    return batch, where, len(read_ids) < len(ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,12 +281,7 @@ class _Candidate:
 
 
 def _choose_head(
-    calls: Sequence[AttentionCall],
-    is_rest: Bool[Tensor, " key"],
-    position: int,
-    *,
-    layer: int | None,
-    head: int | None,
+    calls: Sequence[AttentionCall], is_rest: Bool[Tensor, " key"], position: int, head: int | None
 ) -> tuple[AttentionCall, int]:
     """The given head, or the one whose row for the token is easiest to read.
 
@@ -295,8 +291,6 @@ def _choose_head(
     """
     candidates = []
     for call in calls:
-        if layer not in (None, call.layer):
-            continue
         rows = call.weights()[0, :, position].detach().double().cpu()
         gap = compare_rows(rows, is_rest).gap
         for number, row in enumerate(rows):
@@ -308,9 +302,9 @@ def _choose_head(
             blur = float(torch.special.entr(row).sum())
             candidates.append(_Candidate(call, number, is_odd, gap, rest if is_odd else blur))
     if not candidates:
-        counts = [call.num_heads for call in calls if layer in (None, call.layer)]
-        where = "this model" if layer is None else f"layer {layer}"
-        raise OptionError(f"head is {head}: {where} has heads 0..{max(counts) - 1}")
+        most = max(call.num_heads for call in calls)
+        where = "this model" if len(calls) > 1 else f"layer {calls[0].layer}"
+        raise OptionError(f"head is {head}: {where} has heads 0..{most - 1}")
     clear = CLEAR * max((each.gap for each in candidates if not each.is_odd), default=0.0)
     best = min(candidates, key=lambda each: (each.is_odd, each.gap < clear, each.worse))
     return best.call, best.head
