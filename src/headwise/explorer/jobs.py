@@ -126,7 +126,7 @@ class Job:
         """Hold `lock` inside the block; raise StopWork if the job is stopped while waiting."""
         self.stage = "waiting for other work"
         while not lock.acquire(timeout=POLL_LOCK):
-            self._check_stop()
+            self.progress("", 0, 0)
         self.stage = ""
         try:
             yield
@@ -137,9 +137,6 @@ class Job:
         """Record the progress unless `total` is 0; raise StopWork if the job should stop."""
         if total:
             self.stage, self.done, self.total = stage, done, total
-        self._check_stop()
-
-    def _check_stop(self) -> None:
         if self._stop.is_set():
             raise StopWork
 

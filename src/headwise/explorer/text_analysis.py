@@ -35,7 +35,6 @@ LONGEST = 4096
 """Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
 """Largest number of rows that measures average over; sampled at random if there are more."""
-STAGE = "reading layers"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +128,7 @@ def analyse_text(
     def add(call: Call) -> None:
         calls[call.site.layer_name] = call
         counter.add(call, batch)
-        progress(STAGE, len(calls), num_layers)
+        progress("reading layers", len(calls), num_layers)
 
     with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
