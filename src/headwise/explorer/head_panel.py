@@ -57,21 +57,19 @@ def head_answer(
 def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
     """Evidence for each measured role: first the head's own roles, then the others, by score."""
     row = table[head]
-    evidence = []
-    for name, role in ROLES.items():
-        score = row.get(f"{name}_score")
-        if isinstance(score, float) and math.isfinite(score):
-            evidence.append(
-                api.RoleEvidence(
-                    role=name,
-                    is_held=name in row["roles"],
-                    score=float(score),
-                    threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
-                    baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
-                    detail=str(row[f"{name}_detail"]),
-                    meaning=role.meaning,
-                )
-            )
+    evidence = [
+        api.RoleEvidence(
+            role=name,
+            is_held=name in row["roles"],
+            score=float(score),
+            threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
+            baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
+            detail=str(row[f"{name}_detail"]),
+            meaning=role.meaning,
+        )
+        for name, role in ROLES.items()
+        if isinstance(score := row.get(f"{name}_score"), float) and math.isfinite(score)
+    ]
     return sorted(evidence, key=lambda each: (not each.is_held, -each.score))
 
 

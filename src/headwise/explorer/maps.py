@@ -7,7 +7,7 @@ as MapCells for the browser. A long text's map is never in memory whole: it is r
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -70,32 +70,24 @@ class MapAxis:
 @functools.lru_cache(maxsize=64)
 def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     """Rows and columns of a layer's maps."""
+    groups: list[tuple[int, ...]] = [(position,) for position in range(len(labels.keys))]
     if options.is_by_word:
         if not labels.word_of or not labels.is_self:
             raise OptionError("whole words are not available for this text or layer: turn them off")
-        by_word: dict[int, list[int]] = {}
-        for position, word in enumerate(labels.word_of):
-            if word != NO_WORD:
-                by_word.setdefault(word, []).append(position)
-        if not by_word:
+        words = groupby(range(len(labels.keys)), key=labels.word_of.__getitem__)
+        groups = [tuple(positions) for word, positions in words if word != NO_WORD]
+        if not groups:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
-        axis = _axis(labels.keys, [tuple(by_word[word]) for word in sorted(by_word)])
-        return axis, axis
-    rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
-    if options.hides_special and labels.is_special:
-        keys = [position for position in keys if not labels.is_special[position]]
-        if not keys:
+    elif options.hides_special and labels.is_special:
+        groups = [group for group in groups if not labels.is_special[group[0]]]
+        if not groups:
             raise OptionError("all tokens in this text are special: show special tokens")
-    positions = keys if labels.is_self else rows
-    return (
-        _axis(labels.queries, [(position,) for position in positions]),
-        _axis(labels.keys, [(position,) for position in keys]),
-    )
-
-
-def _axis(labels: Sequence[str], groups: Sequence[tuple[int, ...]]) -> MapAxis:
-    names = ("".join(labels[position] for position in group) for group in groups)
-    return MapAxis(tuple(names), tuple(groups))
+    names = ("".join(labels.keys[position] for position in group) for group in groups)
+    keys = MapAxis(tuple(names), tuple(groups))
+    if labels.is_self:
+        return keys, keys
+    rows = MapAxis(labels.queries, tuple((position,) for position in range(len(labels.queries))))
+    return rows, keys
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
@@ -168,13 +160,10 @@ def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads k
 
 
 def _sum_groups(tensor: Tensor, groups: Sequence[Sequence[int]], *, dim: int) -> Tensor:
-    """Sum over each group of neighbours along `dim`."""
-    index = [number for number, group in enumerate(groups) for _ in group]
-    shape = list(tensor.shape)
-    shape[dim] = len(groups)
-    return tensor.new_zeros(shape).index_add_(
-        dim, torch.tensor(index, device=tensor.device), tensor
-    )
+    sizes = torch.tensor([len(group) for group in groups], device=tensor.device)
+    index = torch.arange(len(groups), device=tensor.device).repeat_interleave(sizes)
+    shape = [*tensor.shape[:dim], len(groups), *tensor.shape[dim + 1 :]]
+    return tensor.new_zeros(shape).index_add_(dim, index, tensor)
 
 
 def reduce_maps(

@@ -8,7 +8,7 @@ import math
 import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from headwise.errors import OptionError
@@ -60,9 +60,9 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
 
 def step_answer(step: LessonStep) -> StepAnswer:
     """The step without the right answer and its explanation."""
-    values = {field.name: getattr(step, field.name) for field in fields(StepAnswer)}
     quiz = step.question
-    return StepAnswer(**values | {"question": QuestionAnswer(quiz.text, quiz.kind, quiz.options)})
+    question = QuestionAnswer(quiz.text, quiz.kind, quiz.options)
+    return StepAnswer(**{**vars(step), "question": question})
 
 
 def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
