@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import NextFigure, Place, SpareHeadFigure
+from headwise.explorer.lesson.figures import Effects, NextFigure, Place, SpareHeadFigure
 from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
 from headwise.head_table import HeadTable
@@ -42,19 +42,6 @@ CLEAR = 0.5
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 NUM_NEXT = 5
-"""Number of next tokens shown."""
-
-
-@dataclass(frozen=True)
-class Effects:
-    """How the output changes when each head is silenced."""
-
-    unit: Literal["cosine", "nats", "loss"]
-    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
-    heads: list[SpareHeadFigure]
-    """The layer's heads, largest effect first."""
-    next: list[NextFigure]
-    """A causal model's next tokens, likeliest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +177,7 @@ def lesson_facts(
         if isinstance(call, AttentionCall) and layer in (None, call.layer)
     ]
     if not calls:
-        last = watched.calls[-1].layer
-        raise OptionError(f"layer is {layer}: the model has layers 0..{last}")
+        raise OptionError(f"layer is {layer}: the model has layers 0..{watched.calls[-1].layer}")
     token_facts = batch.tokens[""]
     is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
     assert is_special is not None and is_mark is not None, "needs a tokenizer"
@@ -249,11 +235,8 @@ def _check_model(scored: ScoredModel) -> None:
 
 
 def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
-    """The text's first tokens as a batch, their positions, and whether the text is longer.
-
-    Lone surrogates, which no tokenizer can read, become question marks.
-    """
-    text = text.strip().encode("utf-8", "replace").decode()
+    """The text's first tokens as a batch, their positions, and whether the text is longer."""
+    text = text.strip().encode("utf-8", "replace").decode()  # no tokenizer reads lone surrogates
     reader = Reader(scored.tokenizer, scored.model.config)
     before, after = reader.around
     ids = reader.first_ids(text, MAX_TOKENS)
@@ -318,8 +301,11 @@ def _silencing_effects(
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
     config: Any = scored.model.config
     vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
-    parts = gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size)))
-    outputs = [_outputs_with_gates(scored, inputs, traced.prefix, part) for part in parts]
+    outputs = []
+    for part in gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size))):
+        copies = {name: value.repeat(len(part), 1) for name, value in inputs.items()}
+        with gate(scored.model, {traced.prefix: part}):
+            outputs.append(_output_to_compare(scored, copies))
     unchanged, silent = torch.cat(outputs).double().tensor_split([1])
     unit: Literal["cosine", "nats", "loss"] = "nats"
     likeliest: list[int] = []
@@ -356,16 +342,9 @@ def _silencing_effects(
     )
 
 
-def _outputs_with_gates(
-    scored: ScoredModel,
-    inputs: Mapping[str, Tensor],
-    layer: str,
-    gates: Float[Tensor, "copies heads"],
-) -> Tensor:
-    """The outputs to compare, one per row of `gates`; for a causal model, next-token logits."""
-    copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
-    with gate(scored.model, {layer: gates}):
-        if isinstance(scored.objective, Embedding | CustomLoss):
-            return scored.objective.output(scored.model, copies)
-        logits = read_logits(scored.model, copies)
-        return logits[:, -1] if isinstance(scored.objective, NextToken) else logits
+def _output_to_compare(scored: ScoredModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The objective's output, or the model's logits; for a causal model, of the last token."""
+    if isinstance(scored.objective, Embedding | CustomLoss):
+        return scored.objective.output(scored.model, inputs)
+    logits = read_logits(scored.model, inputs)
+    return logits[:, -1] if isinstance(scored.objective, NextToken) else logits

@@ -211,16 +211,25 @@ class SpareHeadFigure:
 
 
 @dataclass(frozen=True)
-class SpareFigure:
-    """The effect of silencing each head of the layer, largest first."""
+class Effects:
+    """How the output changes when each head of the layer is silenced."""
+
+    unit: Literal["cosine", "nats", "loss"]
+    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
+    heads: list[SpareHeadFigure]
+    """Largest effect first."""
+    next: list[NextFigure]
+    """A causal model's next tokens, likeliest first."""
+
+
+@dataclass(frozen=True)
+class SpareFigure(Effects):
+    """The effects, with their unit and the heads' roles in words."""
 
     place: Place
-    unit: Literal["cosine", "nats", "loss"]
     measure: str
     has_roles: bool
     role_words: dict[str, str]
-    next: list[NextFigure]
-    heads: list[SpareHeadFigure]
 
 
 FirstFigure = WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure
