@@ -1,7 +1,6 @@
 """Everything that a click on a head shows, in one answer.
 
-In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer with the head's map and links,
-measures, evidence for roles, mean weight by distance, and the length of its output.
+In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer.
 """
 
 import math
@@ -101,9 +100,8 @@ def contribution(analysis: TextAnalysis, head: HeadId) -> api.Contribution | Non
     mixed = analysis.sequence(head.layer_name).mixed
     after = lengths_after(mixed, roots)
     share = after / after.sum(0).clamp(min=1e-12)
-    before = mixed[head.head].norm(dim=-1)
     return api.Contribution(
-        before=before.double().round(decimals=4).tolist(),
+        before=mixed[head.head].norm(dim=-1).double().round(decimals=4).tolist(),
         after=after[head.head].double().round(decimals=4).tolist(),
         share=share[head.head].double().round(decimals=4).tolist(),
         mean_share=float(share[head.head].mean()),

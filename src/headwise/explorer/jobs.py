@@ -19,11 +19,8 @@ from headwise.explorer.api_types import HeadGrid, JobAnswer, ProgressAnswer
 from headwise.progress import Progress, StopWork
 
 MAX_WAITING = 64
-"""Largest number of requests in the queue."""
-POLL_REQUEST = 0.25
-"""Seconds between checks that the browser is still connected."""
-POLL_LOCK = 0.1
-"""Seconds between checks of whether a waiting job should stop."""
+POLL_REQUEST, POLL_LOCK = 0.25, 0.1
+"""Seconds between checks whether the browser has disconnected, or a waiting job was stopped."""
 
 Answer = TypeVar("Answer")
 

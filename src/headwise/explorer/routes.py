@@ -136,7 +136,6 @@ class Explorer:
         analysis = self.session.analysis(request.path_params["name"])
         query = api.read_values(api.ThumbsQuery, request.query_params)
         options = api.read_values(maps.MapOptions, request.query_params)
-        analysis.call(query.layer)
         thumbs = await self.queue.run(
             request, lambda _: maps.thumbnails(analysis, query.layer, options, query.size)
         )

@@ -87,12 +87,11 @@ class TextAnalysis:
         """Approximate size in memory once every layer has been shown."""
         total = 0
         for call in self.calls.values():
-            inputs: tuple[Tensor, ...]
             if isinstance(call, WeightsCall):
-                inputs = (call.known_weights,)
+                tensors = [call.known_weights, call.mixed]
             else:
-                inputs = (call.queries, call.keys, call.values)
-            for tensor in (*inputs, call.mixed):
+                tensors = [call.queries, call.keys, call.values, call.mixed]
+            for tensor in tensors:
                 wide = at_least_float32(tensor)  # sequences copy half precision to float32
                 copied = 0 if wide == tensor.dtype else wide.itemsize
                 total += tensor.numel() * (tensor.element_size() + copied)
@@ -167,7 +166,6 @@ class AnalysisCache:
     def get(self, name: str) -> TextAnalysis | None:
         """The analysis of a text; None if it was dropped."""
         with self._lock:
-            analysis = self._analyses.get(name)
-            if analysis is not None:
+            if name in self._analyses:
                 self._analyses.move_to_end(name)
-            return analysis
+            return self._analyses.get(name)

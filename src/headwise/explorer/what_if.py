@@ -119,7 +119,6 @@ def _similarity(before: Tensor, after: Tensor) -> Similarity:
 
 
 def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) -> Prediction:
-    """The likeliest tokens or classes before and after the change."""
     num_shown = min(TOP, len(before))
     tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
     likeliest = list(dict.fromkeys(tops[0] + tops[1]))

@@ -16,7 +16,6 @@ from headwise.explorer.lesson.figures import AnswerVerdict, QuestionAnswer, Step
 from headwise.explorer.lesson.token_text import number
 
 LONGEST_ANSWER = 60
-"""Largest number of characters in an answer."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class LessonStep(StepAnswer):
     question: QuizQuestion
 
 
-def number_question(
-    text: str, answer: int | float, why: str, tolerance: float = 0.0
-) -> QuizQuestion:
+def number_question(text: str, answer: float, why: str, tolerance: float = 0.0) -> QuizQuestion:
     """A question whose answer is a number."""
     return QuizQuestion(text, "number", [], answer, tolerance, why)
 
@@ -89,8 +86,7 @@ def _option_index(options: list[str], answer: str | int | float) -> int:
         return options.index(str(answer))
     digits = re.fullmatch(r"\s*([0-9]{1,3})(?:\.0)?\s*", str(answer))
     if digits is None or int(digits[1]) >= len(options):
-        last = len(options) - 1
-        raise OptionError(f"answer is {reprlib.repr(answer)}: choose one of 0..{last}")
+        raise OptionError(f"answer is {reprlib.repr(answer)}: choose one of 0..{len(options) - 1}")
     return int(digits[1])
 
 
