@@ -20,7 +20,7 @@ from headwise.scans.tables import column_meanings
 REACH = 16
 """Largest distance in a profile, in either direction."""
 MAX_ROWS = 2 * TILE
-"""Approximate limit on the number of rows that a profile averages over."""
+"""Approximate largest number of rows that a profile averages over."""
 MAX_IMAGE = 96
 """Largest number of rows and columns in an SVG image."""
 
@@ -28,7 +28,7 @@ MAX_IMAGE = 96
 def head_answer(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, scan_table: HeadTable | None
 ) -> api.HeadAnswer:
-    """The answer to a click on `head`; roles come from `scan_table` if there is one."""
+    """The answer to a click on `head`; roles come from `scan_table` if it is given."""
     call, row, meanings = analysis.call(head.layer_name), analysis.table[head], column_meanings()
     keys = getattr(call, "keys", None)
     num_kv_heads = call.num_heads if keys is None else keys.shape[1]
@@ -54,7 +54,7 @@ def head_answer(
 
 
 def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
-    """Evidence for each measured role: first the head's own roles, then the others, by score."""
+    """Evidence for every measured role: the head's own roles first, each part sorted by score."""
     row = table[head]
     evidence = [
         api.RoleEvidence(
@@ -74,7 +74,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
 
 @torch.inference_mode()
 def profile(analysis: TextAnalysis, head: HeadId) -> api.Profile:
-    """Mean weight at each distance, over rows with a key there; sampled if the text is long."""
+    """Mean weight at each distance, over the rows with a key there; long texts are sampled."""
     sequence = analysis.sequence(head.layer_name)
     device = sequence.mixed.device
     step = max(1, sequence.num_queries // MAX_ROWS)

@@ -20,7 +20,7 @@ from headwise.progress import Progress, StopWork
 
 MAX_WAITING = 64
 POLL_REQUEST, POLL_LOCK = 0.25, 0.1
-"""Seconds between checks whether the browser has disconnected, or a waiting job was stopped."""
+"""Seconds between checks for a closed connection, and for a waiting job that was stopped."""
 
 Answer = TypeVar("Answer")
 
@@ -30,7 +30,7 @@ class Busy(HeadwiseError):
 
 
 class ModelQueue:
-    """Runs the model's work for every request, one request at a time."""
+    """Runs the work that requests need the model for, one request at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -93,7 +93,7 @@ class Job:
     total: int = 0
     error: str = ""
     result: Any = None
-    """Result of the last run that finished."""
+    """Result of the last finished run."""
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -131,7 +131,7 @@ class Job:
             lock.release()
 
     def progress(self, stage: str, done: int, total: int, /) -> None:
-        """Record the progress unless `total` is 0; raise StopWork if the job should stop."""
+        """Record the progress unless `total` is 0; raise StopWork if the job was stopped."""
         if total:
             self.stage, self.done, self.total = stage, done, total
         if self._stop.is_set():
@@ -142,5 +142,5 @@ class Job:
         self._stop.set()
 
     def answer(self, grid: HeadGrid | None = None) -> JobAnswer:
-        """State and progress, with `grid`, the columns that the last finished run adds."""
+        """The job's state and progress; `grid` has the columns that its last finished run added."""
         return JobAnswer(self.name, self.state, self.stage, self.done, self.total, self.error, grid)

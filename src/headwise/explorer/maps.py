@@ -1,7 +1,7 @@
 """Any part of a text's attention maps, by token or by word, with or without the sink.
 
 In: a TextAnalysis, a head or layer, and MapOptions. Out: only the requested weights, as a tensor or
-as MapCells for the browser. A long text's map is never in memory whole: it is reduced in tiles.
+as MapCells for the browser. A long text's whole map is never in memory: it is reduced in tiles.
 """
 
 import functools
@@ -26,11 +26,11 @@ from headwise.reading.words import NO_WORD
 from headwise.watching.sequence_weights import SequenceWeights
 
 AT_ONCE = 1 << 21
-"""Number of weights computed at a time, over all heads of a layer."""
+"""Approximate number of weights computed at a time, in all heads together."""
 TILE, OVERVIEW = 256, 512
 """Largest number of rows or columns in an exact part of a map, and in a reduced map."""
 STEPS = 65535
-"""Number of steps that weights are rounded to, to fit two bytes: finer than the digits shown."""
+"""Number of steps that weights are rounded to: the most that two bytes can hold."""
 THUMB_ROWS = 8
 """Number of rows computed for each row of a thumbnail."""
 LINKS = 3
@@ -44,7 +44,7 @@ class MapOptions:
     is_by_word: bool = False
     hides_special: bool = False
     drops_sink: bool = False
-    """Leave out the first key and rescale the rest of each row to sum to one."""
+    """Set the first key's weight to 0 and rescale each row to sum to one."""
     is_valued: bool = False
     """Multiply each weight by the length of the vector that the key's value adds to the output."""
 
@@ -58,7 +58,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class MapAxis:
-    """Rows or columns of a map; each has a label and one or more positions."""
+    """The rows or columns of a map, each with a label and one or more positions."""
 
     labels: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
@@ -91,7 +91,7 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
-    """Map labels of a stack, for each view that the text allows."""
+    """Map labels of a stack, for each view that is possible for the text."""
     by_view: dict[MapView, AxisLabels] = {}
     for options in (MapOptions(), MapOptions(is_by_word=True), MapOptions(hides_special=True)):
         try:
@@ -142,7 +142,7 @@ def map_weights(
 
 
 def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tensor:
-    """Weights between `rows` and the keys `low..high`; 0 for keys that a row cannot see."""
+    """Weights of the queries `rows` on keys `low` to `high - 1`; 0 where a key is masked."""
     first, last = sequence.band.range_of(rows, sequence.num_keys)
     start, stop = max(low, int(first.min())), min(high, int(last.max()))
     if stop <= start:
@@ -224,7 +224,7 @@ def map_cells(
 def thumbnails(
     analysis: TextAnalysis, layer: str, options: MapOptions, size: int
 ) -> npt.NDArray[np.uint8]:
-    """A layer's reduced maps: one byte per weight, its square root, so that small ones show."""
+    """A layer's reduced maps as bytes: square roots of weights, so that small ones show."""
     weights = reduce_maps(analysis, layer, options, size, sampled_rows=THUMB_ROWS)
     return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 

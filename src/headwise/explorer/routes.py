@@ -40,7 +40,7 @@ MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css
 
 
 class Explorer:
-    """Answers every request to one session."""
+    """Answers all requests for one session."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.queue = session, ModelQueue()

@@ -1,6 +1,6 @@
 """Serve the explorer on a local port until Ctrl-C.
 
-In: a model or its name. Out: a page at the loopback address. Large packages are imported only once
+In: a model or its name. Out: a page at the loopback address. Large packages are not imported until
 the port is known to be free.
 """
 
@@ -24,7 +24,7 @@ DEFAULT_PORT = 8123
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A listening socket on `port`; if that is None, on the default port or any free one.
+    """A listening socket on `port` or, if that is None, on the default port or a free one.
 
     Listening at once reserves the port, and early requests wait until the server is ready.
     """

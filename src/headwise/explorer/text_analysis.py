@@ -34,7 +34,7 @@ from headwise.watching.watch import watch
 LONGEST = 4096
 """Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
-"""Largest number of rows that measures average over; sampled at random if there are more."""
+"""Largest number of rows that measures average over; longer texts are sampled."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,12 +79,12 @@ class TextAnalysis:
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:
-        """One matrix per head that preserves lengths after Wo; None if Wo is unknown."""
+        """One matrix per head that changes lengths as Wo does; None if Wo is unknown."""
         return self.layer_cache.output_roots(self.call(layer))
 
     @cached_property
     def bytes(self) -> int:
-        """Approximate size in memory once every layer has been shown."""
+        """Approximate number of bytes in memory once every layer has been shown."""
         total = 0
         for call in self.calls.values():
             if isinstance(call, WeightsCall):
@@ -147,7 +147,7 @@ class AnalysisCache:
     """The most recently used analyses, by the name of their text."""
 
     def __init__(self, *, most: int = 8, most_bytes: int = 1 << 30) -> None:
-        """Keep at most `most` analyses and `most_bytes` in total, but always the last analysis."""
+        """Keep at most `most` analyses and `most_bytes` bytes, but always the last analysis."""
         self.most, self.most_bytes = most, most_bytes
         self._analyses: OrderedDict[str, TextAnalysis] = OrderedDict()
         self._lock = threading.Lock()  # one thread adds analyses, another reads them

@@ -1,4 +1,4 @@
-"""Everything that a lesson states, measured once on the learner's text.
+"""The facts that a lesson states, measured once on the learner's text.
 
 In: a ScoredModel, a text, and the layer, head and token that the learner chose. Out: Facts, with a
 trace of the layer, how its scores become weights, and how silencing each head affects the output.
@@ -36,9 +36,9 @@ from headwise.watching.watch import watch
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
 LARGEST, RESTING = 0.95, 0.5
-"""Upper limits for the head to show: its largest weight, and its weight on sink tokens."""
+"""Largest single weight and largest weight on sink tokens of a head that is easy to read."""
 CLEAR = 0.5
-"""The layer to show must have a gap of at least this share of the largest gap."""
+"""The chosen layer must have a gap of at least this share of the largest layer's gap."""
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 NUM_NEXT = 5
@@ -52,9 +52,9 @@ class Scoring:
     scale: float
     softcap: float | None
     added: Float[Tensor, " key"]
-    """Numbers that the model adds for each position; -inf for tokens that cannot be seen."""
+    """Numbers that the model adds to each score; -inf for tokens that are masked."""
     sink: float | None
-    """A score that joins the softmax and belongs to no token."""
+    """A score that joins the softmax but belongs to no token; None if the head has none."""
 
     def weights(self, scores: Tensor) -> Float[Tensor, " key"]:
         """The row of weights for `scores`."""
@@ -87,7 +87,7 @@ class Facts:
     tokens: tuple[str, ...]
     """Every token, as the lesson shows it."""
     compared: ComparedRows
-    """The token's rows in all heads, without sink tokens."""
+    """The token's row in every head, without sink tokens."""
     shares: list[float]
     """Each head's share of the token's output, by the length of its contribution."""
     effects: Effects
@@ -95,7 +95,7 @@ class Facts:
     """Roles of the layer's heads; None if no scan table was given."""
 
     def quote(self, position: int) -> str:
-        """A token for use in a sentence, numbered if it occurs several times in the text."""
+        """A token in quotes, numbered if it occurs several times in the text."""
         token = self.tokens[position]
         turn = self.tokens[: position + 1].count(token)
         return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
@@ -112,13 +112,13 @@ class Facts:
 
     @cached_property
     def by_weight(self) -> list[int]:
-        """Positions that can be seen, largest weight first."""
+        """Positions that the token can attend to, largest weight first."""
         order = self.row.argsort(descending=True, stable=True).tolist()
         return [key for key in order if bool(self.scoring.added[key] > -math.inf)]
 
     @property
     def sees_one(self) -> bool:
-        """Whether only one token can be seen, as from the first token in a causal model."""
+        """Whether the token can attend to only one, as the first token of a causal model."""
         return len(self.by_weight) == 1
 
     @property
@@ -162,7 +162,7 @@ def lesson_facts(
     position: int | None,
     table: HeadTable | None,
 ) -> Facts:
-    """Read the text, choose a head and a token unless they are given, and trace the layer."""
+    """Read the text, choose a head and a token if they are not given, and trace the layer."""
     _check_model(scored)
     model = scored.model
     batch, where, is_cut = _read_text(scored, text)
@@ -256,11 +256,11 @@ class _Candidate:
     call: AttentionCall
     head: int
     is_odd: bool
-    """Whether its row is hard to read: on sink tokens, on the token itself or on only one token."""
+    """Whether the row is hard to read: mostly on sinks or on the token itself, or on one token."""
     gap: float
-    """How much sharper its layer's heads are than their average."""
+    """How much sharper the layer's heads are than their average row."""
     worse: float
-    """Entropy, or if the row is odd, its weight on sink tokens; smaller is better."""
+    """The row's entropy or, if it is odd, its weight on sink tokens; smaller is better."""
 
 
 def _choose_head(
@@ -269,8 +269,8 @@ def _choose_head(
     """The given head, or the one whose row for the token is easiest to read.
 
     That is the sharpest head that attends mostly, but not only, to one other ordinary token, in a
-    layer whose heads differ; if there is none, the head with the least weight on sink tokens: the
-    keys in `is_rest`, which are special tokens and the first token.
+    layer whose heads differ. If there is none, it is the head with the least weight on sink tokens,
+    which are the keys in `is_rest`: special tokens and the first token.
     """
     candidates = []
     for call in calls:

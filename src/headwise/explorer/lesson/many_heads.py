@@ -21,7 +21,7 @@ from headwise.tracing.blur import ComparedRows
 from headwise.tracing.layer_trace import trace_layer
 
 TIE = 1e-3
-"""The numbers behind a question's options must differ by more than this."""
+"""The right option's number must differ from the others by more than this."""
 WARM_UP_STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
 
 
@@ -334,7 +334,7 @@ def heads(facts: Facts) -> LessonStep:
 
 
 def _head_count_table(facts: Facts) -> list[figures.HeadCountFigure]:
-    """A row for every head count that divides the width, and for the model's own head count."""
+    """A row for every head count that divides the width, and for the model's own."""
     own, num_tokens = (facts.trace.num_heads, facts.call.queries.shape[-1]), len(facts.tokens)
     choices = {
         (choice.num_heads, choice.d_key): list(choice.remarks)

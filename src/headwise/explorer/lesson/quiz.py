@@ -25,7 +25,7 @@ class QuizQuestion(QuestionAnswer):
     answer: int | float
     """Index of the right option, or the right number."""
     tolerance: float
-    """Largest error with which a number still counts as right."""
+    """Largest error at which a number still counts as right."""
     why: str
     """Explanation shown after any answer, right or wrong."""
 
@@ -91,7 +91,7 @@ def _option_index(options: list[str], answer: str | int | float) -> int:
 
 
 def _possible_numbers(answer: str | int | float) -> list[float]:
-    """Numbers that an answer can mean: a comma may be a decimal point or separate thousands."""
+    """Numbers that an answer can mean: commas are decimal points or separate thousands."""
     text = str(answer).strip().replace("\N{MINUS SIGN}", "-")
     match = re.fullmatch(r"([-+]?[0-9.,]+(?:[eE][-+]?[0-9]{1,3})?)\s*(%?)", text)
     numbers = []

@@ -24,7 +24,7 @@ MEASURES = {
     "nats": "divergence of the model's prediction without the head from the untouched one, in nats",
     "loss": "how far the loss moves without the head",
 }
-"""The distance that the bars show, by unit."""
+"""Description of the effect that the bars show, by unit."""
 
 
 def scores(facts: Facts) -> LessonStep:
@@ -121,7 +121,7 @@ def _raising_sentence(facts: Facts) -> str:
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
-    """Ask for a weight after its score is raised or, if none would change, for a token count."""
+    """Ask for a weight after its score is raised; if none would change, ask for a token count."""
     scoring, step = facts.scoring, 1 / facts.scoring.scale
     best, best_gain, answer = 0, 0.0, 0.0
     for key in facts.by_weight:
@@ -207,7 +207,7 @@ def mixing(facts: Facts) -> LessonStep:
 
 
 def _mixing_question(facts: Facts, values: Tensor, parts: Tensor) -> QuizQuestion:
-    """Ask for the largest product shown, ignoring the token with the largest weight."""
+    """Ask for the largest product shown, except those of the token with the largest weight."""
     sizes = parts[:, : figures.SHOWN].abs()
     if not facts.sees_one:
         sizes[facts.by_weight[0]] = -1
@@ -364,7 +364,7 @@ def _effect_sentence(effects: figures.Effects) -> str:
 
 
 def _spare_question(facts: Facts) -> QuizQuestion:
-    """Ask which of several heads is missed most; none of them ties with it."""
+    """Ask which of several heads the model misses most; no other option comes close."""
     trace, (most, *others) = facts.trace, facts.effects.heads
     below = [head.name for head in others if most.effect - head.effect > TIE]
     if not below:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 
 LONGEST_TOKEN = 24
-"""Largest number of characters of a token that a sentence shows."""
+"""Largest number of characters that a sentence shows of a token."""
 HIDDEN = "\N{MIDDLE DOT}"
 MOST_DECIMALS = 10
 
