@@ -1,4 +1,4 @@
-"""Calls of attention layers in torch's manner, and comparisons of what comes out of them.
+"""Calls of attention layers with torch's arguments, and comparisons of their results.
 
 In: a `Case`, which is the sizes and the layout of one call, and a kind of mask. Out: torch's layer,
 inputs and masks of those sizes; and assertions. What is compared with what is the tests' business.
@@ -115,7 +115,7 @@ def drop_in(layer: nn.MultiheadAttention) -> MultiheadAttention:
 
 
 def padding(case: Case) -> Tensor:
-    """Right padding of another length for every sequence; no sequence is all padding."""
+    """Right padding of a different length for every sequence; no sequence is all padding."""
     lengths = torch.tensor([case.num_keys - 3, case.num_keys, 1][: case.batch])
     blocked = torch.arange(case.num_keys) >= lengths[:, None]
     return blocked[0] if case.layout == "unbatched" else blocked
@@ -245,7 +245,7 @@ def all_of(layer: nn.MultiheadAttention, inputs: Inputs, call: Call) -> dict[str
 
 
 def assert_all_same(got: dict[str, Tensor], want: dict[str, Tensor], case: Case) -> None:
-    """The same names, and under each the same numbers and dtype."""
+    """Both have the same names, with equal numbers and dtypes."""
     assert got.keys() == want.keys()
     for name in want:
         assert got[name].dtype == want[name].dtype, name

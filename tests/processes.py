@@ -1,4 +1,4 @@
-"""Processes of their own that are spared the import of torch and transformers.
+"""Separate processes that do not need to import torch and transformers again.
 
 They are forked from a server that has imported both and nothing else: each begins without headwise,
 and no thread or gradient of the tests is there.
@@ -36,7 +36,7 @@ def start(text: str, *arguments: object, says: Path, **environment: str) -> Fork
 
 
 def run_program(text: str, arguments: list[str], says: Path, environment: dict[str, str]) -> None:
-    """In the new process: the program, with these words on its command line."""
+    """Run the program in the new process, with these words as its arguments."""
     heard = os.open(says, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(heard, stream)

@@ -1,4 +1,4 @@
-"""Rules of the source tree: who imports whom, one meaning per name, sizes a reader can take in."""
+"""Rules of the source tree: which folders import which, unique names, and readable sizes."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""The benchmarks' tables in README and docs are the ones that their JSON holds."""
+"""The benchmark tables in README and docs agree with their JSON files."""
 
 import ast
 import importlib
@@ -32,7 +32,7 @@ def test_pages_show_the_last_runs(render: dict[str, Any]) -> None:
     assert "`benchmarks/scan.py`" in readme
 
 
-def test_the_page_of_the_sweeps_shows_what_was_taken_in(
+def test_the_sweep_page_shows_the_recorded_results(
     render: dict[str, Any],
 ) -> None:
     page = (ROOT / "docs" / "sweep.md").read_text("utf-8")

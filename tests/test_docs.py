@@ -51,7 +51,7 @@ def test_both_pages_show_the_same_prune_output() -> None:
 
 @pytest.fixture
 def _facts_as_they_were() -> Iterator[None]:
-    """Undo what a page does that shows how to add a family."""
+    """Undo the changes of a page that adds a family."""
     rows = families.FAMILIES
     yield
     families.FAMILIES = rows

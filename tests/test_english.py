@@ -64,7 +64,7 @@ ALLOWED = frozenset(
 
 
 class Prose(NamedTuple):
-    """A text, the place it stands at, and whether it is a docstring."""
+    """A text, its location, and whether it is a docstring."""
 
     place: str
     text: str

@@ -219,7 +219,7 @@ def test_about_must_be_json(value: Any, message: str) -> None:
         HeadTable(small().df, {"settings": value})
 
 
-# --- Questions to a table ---
+# --- Queries on a table ---
 
 
 def test_a_head_is_found_by_its_name_or_its_id() -> None:

@@ -1,4 +1,4 @@
-"""The drop-in in its surroundings: transformers, `swap`, copies, compiler and transforms."""
+"""The drop-in with other code: transformers, `swap`, copies, compiler and transforms."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""The public names, the errors, and the versions that are asked for."""
+"""The public names, the errors, and the required versions."""
 
 import importlib.metadata
 import inspect

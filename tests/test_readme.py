@@ -70,7 +70,7 @@ def test_a_command_prints_what_the_readme_shows(command: str, output: str) -> No
 
 
 def test_the_scan_begins_as_on_its_own_page() -> None:
-    page = (ROOT / "docs" / "scan.md").read_text("utf-8")  # which is held to what is printed
+    page = (ROOT / "docs" / "scan.md").read_text("utf-8")  # whose output is compared there
     command, _, most = SCAN.partition(" | head -")
     whole = dict(transcripts(page))[command].splitlines()
     assert dict(TRANSCRIPTS)[SCAN].splitlines() == whole[: int(most)]

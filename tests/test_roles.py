@@ -1,4 +1,4 @@
-"""Roles: each has its own letter and colours, and says what it claims and what it leaves open."""
+"""Roles: each has its own letter and colours, and states its claim and what remains unknown."""
 
 import pytest
 

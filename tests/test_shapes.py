@@ -1,4 +1,4 @@
-"""Where shapes are checked at all, a wrong one is noticed."""
+"""If shapes are checked, a wrong one raises an error."""
 
 import jaxtyping
 import pytest

@@ -1,4 +1,4 @@
-"""The wheel holds every file of the package, static ones too, and nothing beside it."""
+"""The wheel contains every file of the package, including static ones, and nothing else."""
 
 import subprocess
 import sys

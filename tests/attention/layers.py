@@ -1,4 +1,4 @@
-"""Layers of every kind, small, with every parameter random; what tests of the layer share."""
+"""Small layers of every kind, with every parameter random, for tests of the layer."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 
 
 def make_layer(name: str = "full", *, seed: int = 0, **options: Any) -> MultiHeadAttention:
-    """A layer with every parameter random, scores near 1."""
+    """A layer with random parameters and scores near 1."""
     generator = torch.Generator().manual_seed(seed)
     layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name] | options)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """ONNX adapter: the conformance cases of ONNX's operators, and headwise's answers to them.
 
 In: the case generators that the onnx package carries. Out: cases as tensors, and for each case the
-outputs that headwise computes. It translates names, layouts and conventions; it refuses to compute.
+outputs that headwise computes. It only translates names, layouts and conventions.
 """
 
 import math
@@ -24,7 +24,7 @@ from headwise.attention.positions import rotate
 from headwise.attention.rules import Rules
 
 STEP_OF_MODE = ("scores", "capped", "biased", "weights")
-"""The step that each `qk_matmul_output_mode` asks for."""
+"""The step that each `qk_matmul_output_mode` requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def read_case(
 
 
 def default_attributes(schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Attributes that have a default, with it."""
+    """Attributes that have a default value, with that value."""
     defaults = [attribute.default_value for attribute in schema.attributes.values()]
     return values_of([default for default in defaults if default.name])
 
@@ -89,7 +89,7 @@ def by_place(
     used: Sequence[str],
     arrays: Sequence[np.ndarray],
 ) -> dict[str, Tensor]:
-    """The arrays under the names of their places; ONNX gives a missing one an empty name."""
+    """The arrays by the names of their slots; ONNX gives a missing one an empty name."""
     names = [place.name for place, name in zip(places, used, strict=False) if name]
     return {name: as_tensor(array) for name, array in zip(names, arrays, strict=True)}
 
@@ -129,7 +129,7 @@ def answer_attention(case: OnnxCase, *, path: str | None = None) -> dict[str, Te
 
 
 def rules_of(case: OnnxCase, num_queries: int, num_keys: int) -> Rules:
-    """The case's attributes and optional inputs in headwise's words."""
+    """The case's attributes and optional inputs as headwise's arguments."""
     case_inputs, options = case.inputs, case.attributes
     lengths = case_inputs.get("nonpad_kv_seqlen")
     if lengths is not None:

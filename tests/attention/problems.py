@@ -129,7 +129,7 @@ def upstream(part: Tensor) -> Tensor:
 
 
 def gradients(problem: Problem, answer: Answer) -> dict[str, Tensor]:
-    """Gradients of every leaf from all parts of the answer, without -inf."""
+    """Gradients of every leaf from all parts of the answer except -inf."""
     learned = [part for part in answer if part is not None and part.requires_grad]
     parts = [part.masked_fill(part == -torch.inf, 0.0) for part in learned]
     leaves = problem.leaves
@@ -144,20 +144,20 @@ def gradients(problem: Problem, answer: Answer) -> dict[str, Tensor]:
 
 
 def assert_parts(problem: Problem, got: Answer, want: Answer) -> None:
-    """Every computed part of the answer is the expected one."""
+    """Every computed part of the answer equals the expected one."""
     for name, mine, theirs in zip(Answer._fields, got, want, strict=True):
         if mine is not None:
             assert_same(mine, theirs, roundings=problem.roundings, name=name)
 
 
 def assert_gradients(problem: Problem, got: Answer, want: dict[str, Tensor]) -> None:
-    """Every gradient is the expected one."""
+    """Every gradient equals the expected one."""
     for name, mine in gradients(problem, got).items():
         assert_same(mine, want[name], roundings=problem.roundings, name=f"grad of {name}")
 
 
 def assert_answers(problem: Problem, got: Answer) -> None:
-    """Every part of the answer, and every gradient of it, is the reference's."""
+    """Every part of the answer and every gradient equals the reference's."""
     full = by_definition(problem)
     want = Answer(*(None if mine is None else part for mine, part in zip(got, full, strict=True)))
     assert_parts(problem, got, want)

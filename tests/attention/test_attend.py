@@ -328,7 +328,7 @@ EMPTY_RULES = {
 @pytest.mark.parametrize("kind", EMPTY_RULES)
 @pytest.mark.parametrize("empty", NO_TENSORS)
 def test_empty_tensors_give_zeros(empty: str, kind: str, dtype: torch.dtype) -> None:
-    """Whatever the tensors contain: the sum of these is beyond float16."""
+    """The contents do not matter: the sum of these numbers overflows float16."""
     shapes, rules = NO_TENSORS[empty], EMPTY_RULES[kind]
     batch = shapes["queries"][0]
     for name in ("lengths", "offset"):

@@ -1,4 +1,4 @@
-"""Compiled and exported, a layer gives what it gives by itself, in one graph.
+"""A compiled or exported layer gives the eager layer's output, in one graph.
 
 Not among the tests that check shapes at every call: those checks cannot be traced.
 """
@@ -40,11 +40,11 @@ CASES: dict[str, dict[str, Any]] = {
     "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
     "rotary, cache": {"cache": GrowingCache},
 }
-"""Names of layers, and what they are called with."""
+"""Names of layers, and the arguments they are called with."""
 LENGTHENED = ("full", "rotary", "alibi and sinks")
-"""Layers that a longer input is tensors, too; what depends on the length is of these kinds."""
+"""Layers also called with longer input: all that depends on the length is among them."""
 DIFFERENTIATED = ("full", "rotary", "rotary, cache", "norms", "full, masked")
-"""Cases whose backward pass is traced ahead, too, which takes thrice the time; all have one."""
+"""Cases whose backward pass is traced as well, which takes three times as long."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_a_compiled_layer_equals_the_eager_one_without_a_graph_break(case: str) 
 
 
 def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with a new cache, if they have one: every call fills its cache."""
+    """The options with a new cache, if they have one, because every call fills its cache."""
     return options | {"cache": options["cache"]()} if "cache" in options else options
 
 

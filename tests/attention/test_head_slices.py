@@ -14,7 +14,7 @@ BIASES = ("bq", "bk", "bv")
 
 
 def grouped_layer() -> MultiHeadAttention:
-    """Six heads over two KV heads, every axis of another size."""
+    """Six heads over two KV heads; every axis has a different size."""
     layer = MultiHeadAttention(
         11, NUM_HEADS, num_kv_heads=2, d_key=5, d_value=7, d_context=13, dtype=torch.float64
     )

@@ -103,7 +103,7 @@ def test_steps_can_be_differentiated_twice(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "mask", "window"])
 @pytest.mark.parametrize("function", [attend, attend_with_lse])
 def test_second_derivative_of_a_fused_path_raises(function: object, kind: str) -> None:
-    """It is never silently left out of a sum."""
+    """The derivative is never silently left out of a sum."""
     tensors = tensors_of()
     result = function(*tensors, rules=RULES[kind])  # type: ignore[operator]
     output = result if isinstance(result, Tensor) else result[0]

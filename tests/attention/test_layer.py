@@ -1,4 +1,4 @@
-"""The layer as a PyTorch module: sizes, padding, dropout, and all that torch does to modules."""
+"""The layer as a PyTorch module: sizes, padding, dropout, and how torch treats modules."""
 
 import copy
 import math
@@ -155,7 +155,7 @@ def test_repr_lists_options_that_are_not_the_default() -> None:
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "cross"])
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_a_sequence_gives_the_same_alone_and_padded(name: str, need_weights: bool) -> None:
+def test_a_sequence_gives_the_same_output_alone_and_padded(name: str, need_weights: bool) -> None:
     layer = make_layer(name).double()
     (x,) = inputs(layer, torch.float64)
     lengths = torch.tensor([4, POSITIONS])

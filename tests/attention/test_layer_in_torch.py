@@ -43,7 +43,7 @@ def test_a_state_dict_round_trips(name: str) -> None:
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
-def test_copies_compute_the_same_and_live_apart(name: str, way: str) -> None:
+def test_copies_compute_the_same_and_share_no_parameters(name: str, way: str) -> None:
     layer = make_layer(name)
     arguments = inputs(layer)
     expected = layer(*arguments)  # a layer that has run before is copied as well

@@ -31,7 +31,7 @@ from .tolerance import assert_same
 
 BATCH, HEADS, KV_HEADS, QUERY, KEY, D_KEY, D_VALUE = 2, 6, 3, 29, 37, 5, 7
 BLOCK = 8
-"""Queries of a block in these tests: four blocks, the last one cut short."""
+"""Queries per block in these tests: four blocks, the last one shorter."""
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -245,7 +245,7 @@ def test_blocks_read_only_the_keys_that_they_see(
 
 @contextmanager
 def watched_paths() -> Iterator[list[str]]:
-    """Names of the paths that are run inside the context."""
+    """Names of the paths that run inside the block."""
     taken: list[str] = []
 
     def watch(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

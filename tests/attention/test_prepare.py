@@ -22,7 +22,7 @@ from .tolerance import assert_same
 RAGGED = ("lengths", "query_lengths")
 SHARED = ("is_causal", "window", "slopes", "distance_bias", "softcap", "sinks", "scale", "mask")
 ONE_CALL, ONE_BY_ONE = 10**9, 0
-"""Values of `CALL_PAIRS` with which a padded batch is never, or always, taken apart."""
+"""Values of `CALL_PAIRS` with which a padded batch is never, or always, split into sequences."""
 
 
 def tensors_of(batch: int, num_queries: int, num_keys: int) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""A processor that kills the process is noticed from another process."""
+"""A processor that kills a process is detected from another process."""
 
 import stat
 import sys

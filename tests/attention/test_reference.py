@@ -164,7 +164,7 @@ def draw_mask(draw: st.DrawFn, sizes: Sequence[int], generator: torch.Generator)
 
 @st.composite
 def calls(draw: st.DrawFn, position_kind: str) -> Call:
-    """A layer and a call of it; every size differs from every other."""
+    """A layer and its arguments; no two sizes are equal."""
     position = draw(POSITIONS[position_kind])
     has_context = draw(st.booleans())
     layer = draw(layers(position, 13 if has_context and draw(st.booleans()) else None))
@@ -333,7 +333,7 @@ def test_the_heads_contributions_add_up_to_the_output_without_its_bias(data: st.
 
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_gate_of_zero_takes_the_heads_contribution_out(data: st.DataObject) -> None:
+def test_a_gate_of_zero_removes_the_heads_contribution(data: st.DataObject) -> None:
     call = data.draw(calls("no positions"))
     layer, x, context = call.layer, call.x[:1], None if call.context is None else call.context[:1]
     head = data.draw(st.integers(0, layer.num_heads - 1))
@@ -360,7 +360,7 @@ def test_before_wo_each_head_owns_a_slice_and_after_it_none_does() -> None:
 
 
 CAT_SLEEPS = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 1.0]], dtype=torch.float64)
-"""Two tokens: "Cat" lives in columns 1-2, "sleeps" in columns 3-4."""
+"""Two tokens: "Cat" uses columns 1-2, "sleeps" columns 3-4."""
 
 
 def cat_sleeps_layer() -> MultiHeadAttention:

@@ -1,4 +1,4 @@
-"""Rules and the computation they become: which mistakes are named, and who may see whom."""
+"""Rules and the computation they become: error messages, and which keys a query may see."""
 
 import math
 from dataclasses import replace
@@ -170,7 +170,7 @@ def bands(draw: st.DrawFn) -> tuple[Band, int, int]:
 
 
 def seen(band: Band, num_queries: int, num_keys: int) -> list[list[bool]]:
-    """Who sees whom, by the definition of a band."""
+    """Which keys each query sees, by the definition of a band."""
     before = math.inf if band.before is None else band.before
     after = math.inf if band.after is None else band.after
     return [

@@ -39,7 +39,7 @@ def assert_same(
 ) -> None:
     """The two have one shape, and no entry differs by more than `roundings` in `dtype` explain.
 
-    `dtype` is the one that was computed in; left out, it is that of `got`. With `roundings=0` the
+    `dtype` is the dtype of the computation; by default, that of `got`. With `roundings=0` the
     two must be equal.
     """
     assert got.shape == want.shape, f"{name}: got {list(got.shape)}, want {list(want.shape)}"

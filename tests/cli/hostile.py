@@ -1,4 +1,4 @@
-"""For tests of commands: a text of words that tiny models know, and options of a small cut."""
+"""For tests of commands: a text of words that tiny models know, and options for a small cut."""
 
 import random
 from pathlib import Path

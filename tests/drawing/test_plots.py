@@ -1,4 +1,4 @@
-"""Line plots as SVG: valid whatever the numbers, no name on a line or another, elbows found."""
+"""Line plots as SVG: valid for any numbers, names that overlap nothing, and elbows."""
 
 import math
 import re
@@ -63,7 +63,7 @@ def pairs(path: str) -> list[tuple[str, str]]:
 
 
 def boxes(root: ET.Element) -> list[tuple[float, float, float, float]]:
-    """Left, right, top and bottom of every text that is not turned."""
+    """Left, right, top and bottom of every text that is not rotated."""
     corners = []
     for text in root.iter(f"{SVG}text"):
         if text.get("x") is not None and text.text:
@@ -179,7 +179,7 @@ def test_equal_ratios_are_equally_far_on_a_log_axis() -> None:
     assert max(steps) - min(steps) < 0.21  # coordinates have one decimal
 
 
-def test_a_band_goes_around_its_line() -> None:
+def test_a_band_surrounds_its_line() -> None:
     points, spread = ((0.0, 2.0), (1.0, 3.0)), ((1.0, 4.0), (2.5, 3.5))
     root = root_of([Line("a", points, spread)])
     (band,) = (path.get("d", "") for path in paths(root, fill_opacity="0.16"))
@@ -271,7 +271,7 @@ def test_short_log_axis_has_at_least_two_ticks(power: float, decades: float) -> 
     assert len(axis.ticks()) >= 2
 
 
-def test_numbers_on_an_axis_have_as_many_decimals() -> None:
+def test_numbers_on_an_axis_have_the_same_number_of_decimals() -> None:
     assert tick_labels([0.0, 0.1, 3 * 0.1]) == ["0.0", "0.1", "0.3"]
     assert tick_labels([-0.5, 0.0, 1.0]) == ["\N{MINUS SIGN}0.5", "0.0", "1.0"]
     assert tick_labels([0.1, 1.0, 10.0], is_even=False) == ["0.1", "1", "10"]

@@ -1,4 +1,4 @@
-"""Bars instead of a band, and ticks with names of their own: what is drawn, and where."""
+"""Bars instead of a band, and named ticks: what is drawn, and where."""
 
 import math
 import re
@@ -35,7 +35,7 @@ def bands(root: ET.Element) -> list[ET.Element]:
 
 
 def centres(root: ET.Element) -> list[tuple[float, float]]:
-    """Where the markers of the points are."""
+    """Positions of the points' markers."""
     marked = [path for path in root.iter(f"{SVG}path") if path.find(f"{SVG}title") is not None]
     moved = [
         re.match(rf"translate\({NUMBER} {NUMBER}\)", path.get("transform", "")) for path in marked

@@ -1,4 +1,4 @@
-"""A browser on the explorer's page, as people have it, and what must never happen there.
+"""A real browser on the explorer's page, and errors that must never happen there.
 
 In: a session. Out: the address of a server for it in this process, and pages of the system's
 Chromium that fail a test on any console error and on any request to elsewhere.
@@ -19,7 +19,7 @@ from headwise.explorer.serve import open_socket
 from headwise.explorer.session import Session
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""Tried in this order; the first takes three quarters of the time of the others."""
+"""Tried in this order; the first takes three quarters of the others' time."""
 QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),

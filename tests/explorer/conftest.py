@@ -16,7 +16,7 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    """A session per test file, so that scans of one file do not affect another."""
+    """One session per test file, so that scans in one file do not affect another."""
     from headwise.explorer.session import Session
 
     from .browser import served

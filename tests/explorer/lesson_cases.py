@@ -1,4 +1,4 @@
-"""Lessons to look into: a real model's and tiny ones', and what must hold of every one of them.
+"""Lessons of a real model and of tiny ones, and assertions that hold for every lesson.
 
 In: the name of a family. Out: its lesson, made once, and helpers that assert.
 """
@@ -110,7 +110,7 @@ def assert_is_answered(step: LessonStep) -> None:
 
 
 def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) -> list[float]:
-    """The row of weights in plain Python, as the browser works it out."""
+    """The row of weights in plain Python, as the browser computes it."""
     logits = [score * figure["scale"] for score in scores or figure["scores"]]
     cap = figure["softcap"]
     if cap is not None:
@@ -130,7 +130,7 @@ def assert_close(got: object, want: Tensor | list[float], name: str) -> None:
 
 
 def silent_outputs(scored: ScoredModel, text: str, layer: int, num_heads: int) -> list[Tensor]:
-    """The model's output as it is, and without each head, one run at a time."""
+    """The model's usual output, and its output without each head, one run at a time."""
     inputs = scored.tokenizer(text, return_tensors="pt")
     inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     runs: list[list[str]] = [[], *([f"L{layer}H{head}"] for head in range(num_heads))]

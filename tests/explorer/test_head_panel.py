@@ -1,4 +1,4 @@
-"""The panel of a head agrees with its whole weight matrix."""
+"""A head's panel agrees with its full weight matrix."""
 
 import json
 from dataclasses import asdict
@@ -62,7 +62,7 @@ def test_links_leave_out_masked_keys() -> None:
     assert all(key <= row for row, key, _ in links)
 
 
-def test_figures_say_whether_roles_are_those_of_a_scan() -> None:
+def test_the_panel_says_whether_roles_come_from_a_scan() -> None:
     table = tiny_session("llama").read("w7 w8 w9").table
     reading = tiny_session("llama").read(WORDS)
     for scanned, roles in ((None, reading.table), (table, table)):

@@ -110,7 +110,7 @@ def test_importance_runs_beside_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_jobs_started_together_give_the_results_of_jobs_run_apart() -> None:
+def test_jobs_started_together_give_the_results_of_separate_jobs() -> None:
     alone, together = fresh_session("gpt2"), fresh_session("gpt2")
     for name in alone.jobs:
         alone.start(name)

@@ -55,7 +55,7 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
-def test_every_step_is_there_in_order_with_one_question_that_has_one_answer(name: str) -> None:
+def test_steps_come_in_order_and_each_has_a_question_with_one_answer(name: str) -> None:
     assert_is_a_lesson(taught(name))
 
 
@@ -124,13 +124,13 @@ def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
-def test_the_browser_can_work_the_weights_out_from_the_scores(name: str) -> None:
+def test_the_browser_can_compute_the_weights_from_the_scores(name: str) -> None:
     figure = figures_of(taught(name), "scores")
     assert_close(browsers_weights(figure), figure["weights"], "softmax")
     assert figure["weights"][figure["dragged"]] == max(figure["weights"])
 
 
-def test_a_model_that_names_no_scale_divides_by_the_root_of_the_heads_size() -> None:
+def test_a_model_without_a_scale_divides_by_the_root_of_the_head_size() -> None:
     facts = lesson_facts(tiny_scored_model("bert"), WORDS, layer=1, head=2, position=3, table=None)
     unnamed = replace(facts.call, rules=replace(facts.call.rules, scale=None))
     scoring = replace(facts, call=unnamed).scoring
@@ -291,7 +291,7 @@ def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(
     assert effects[right] == max(effects.values()) > max(others) + 1e-3
 
 
-def test_if_all_heads_tie_the_question_is_another() -> None:
+def test_if_all_heads_tie_another_question_is_asked() -> None:
     alike = CustomLoss(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
     asked = lesson(tiny_scored_model("bert", alike), WORDS)[-1].question
     assert (asked.kind, asked.answer) == ("number", 5)
@@ -368,12 +368,12 @@ def test_any_text_makes_a_lesson_or_raises_one_sentence(text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["\u202e", "\x00", "\x1b", "\u2028", "\u200b", "\u2066", "\n"])
-def test_a_token_cannot_steer_the_text_around_it(mark: str) -> None:
+def test_a_token_cannot_change_the_text_around_it(mark: str) -> None:
     assert visible(f"a{mark}b") == "a\u00b7b"
     assert quote_token(f"a{mark}b") == '"a\u00b7b"'
 
 
-def test_a_token_from_right_to_left_is_set_apart() -> None:
+def test_a_right_to_left_token_is_isolated() -> None:
     assert quote_token("\u05e9\u05dc") == '"\u2068\u05e9\u05dc\u2069"'
 
 
@@ -382,7 +382,7 @@ def test_every_token_can_be_followed(position: int) -> None:
     assert_is_a_lesson(lesson(minilm(), CAT, position=position))
 
 
-def test_of_a_long_text_the_first_tokens_are_followed_and_the_step_says_so() -> None:
+def test_a_lesson_follows_the_first_tokens_of_a_long_text_and_says_so() -> None:
     steps = lesson(minilm(), "The cat sat on the mat. " * 200)
     place = figures_of(steps, "why-many")["place"]
     assert len(place["tokens"]) == MAX_TOKENS + 2

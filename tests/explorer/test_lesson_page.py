@@ -1,4 +1,4 @@
-"""The lesson in a real browser: every step, every figure moved, answers, progress, and no harm."""
+"""The lesson in a real browser: every step and figure, answers, progress, and no errors."""
 
 import math
 import re
@@ -39,7 +39,7 @@ def shown_weights(page: Page) -> list[float]:
     return [float(re.sub(".*weight ", "", text)) for text in texts]
 
 
-def test_every_step_is_walked_to_and_its_figure_moves(
+def test_every_step_can_be_reached_and_its_figure_changes(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
     with page_at(chrome, at(site)) as page:
@@ -84,7 +84,7 @@ def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
 
 
 def assert_one_scale(figure: Locator, step: LessonStep) -> None:
-    """The longest bar of every row is as many pixels for its weight, the average row's too."""
+    """Bars have the same number of pixels per weight in every row, including the average row."""
     heights = figure.locator(".lesson-row-bars").evaluate_all(
         "all => all.map((row) => Math.max(...[...row.querySelectorAll('rect')]"
         ".map((bar) => bar.getBoundingClientRect().height)))"
@@ -231,7 +231,9 @@ def test_answers_are_judged_and_progress_is_kept(
         expect(hint).to_contain_text(f"a warm-up and seven steps, {minutes} minutes")
 
 
-def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -> None:
+def test_the_learner_can_choose_another_token_for_the_step_and_its_question(
+    chrome: Browser, site: str
+) -> None:
     with page_at(chrome, at(site, "projections")) as page:
         figure = drawn(page, "projections")
         figure.locator("[data-token='2']").click()
@@ -292,7 +294,7 @@ def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -
         expect(figure.locator(".lesson-sum")).to_contain_text("1.000")
 
 
-def test_the_first_step_is_seen_whole_on_a_large_screen(chrome: Browser, site: str) -> None:
+def test_the_first_step_fits_a_large_screen(chrome: Browser, site: str) -> None:
     size = {"width": 1920, "height": 1050}
     bottom = "document.querySelector('.lesson-moves').getBoundingClientRect().bottom"
     with page_at(chrome, at(site), size=size) as page:

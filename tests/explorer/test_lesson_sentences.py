@@ -1,4 +1,4 @@
-"""Sentences of the lesson are true of every model: with a cap, with a sink, with one token seen."""
+"""The lesson's sentences are true of every model: with a cap, a sink, or one visible token."""
 
 import math
 from dataclasses import replace
@@ -38,7 +38,7 @@ def words_of(steps: tuple[LessonStep, ...], name: str) -> str:
 
 
 def raised(figure: dict[str, Any], key: int, steps: int) -> float:
-    """A token's weight after some steps of 1 after scaling."""
+    """A token's weight after its scaled score is raised by some steps of 1."""
     row = [
         score + (key == at) * steps * figure["step"] for at, score in enumerate(figure["scores"])
     ]
@@ -84,7 +84,7 @@ def test_sentences_state_how_scores_are_scaled_and_capped(name: str) -> None:
 
 
 def text_with(facts: Facts, **rules: Any) -> str:
-    """The first paragraph on scores, of a model with other rules."""
+    """The first paragraph on scores, for a model with other rules."""
     other = replace(facts.call, rules=replace(facts.call.rules, **rules))
     return scores(replace(facts, call=other)).paragraphs[0]
 
@@ -128,7 +128,7 @@ def test_sentences_do_not_claim_that_rows_with_a_sink_sum_to_one() -> None:
         assert f"shares, adding up to {total}, of what it" in words_of(taught(name), "why-many")
 
 
-def test_a_next_token_that_the_tokenizer_does_not_know_is_called_by_its_number() -> None:
+def test_a_next_token_unknown_to_the_tokenizer_is_shown_by_its_number() -> None:
     tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
     scored = replace(tiny_scored_model("llama"), tokenizer=tokenizer)
     assert token_name(scored, 7) == "7"

@@ -9,13 +9,14 @@ from headwise.explorer import maps
 from headwise.explorer.maps import (
     STEPS,
     MapOptions,
-    MapTile,
-    as_bytes,
     map_axes,
+    map_cells,
     map_weights,
     reduce_maps,
+    thumbnails,
 )
 from headwise.explorer.text_analysis import TextAnalysis
+from headwise.heads import HeadId
 from headwise.tracing.maps import Maps
 
 from ..watching.helpers import allow_weights
@@ -124,13 +125,15 @@ def test_a_small_map_looks_at_some_rows_of_every_block(
             close(got[:, row, column], block.amax((1, 2)))
 
 
-def test_steps_lose_no_more_than_half_a_step() -> None:
-    weights = torch.rand(3, 4)
-    for largest in (1.0, 7.0):
-        cells = MapTile(largest * weights, (0, 3), (0, 4), largest, is_exact=True).cells()
+def test_cells_and_thumbnails_lose_no_more_than_half_a_step() -> None:
+    for options in (MapOptions(), MapOptions(is_valued=True)):
+        weights = map_weights(cat(), "L3", options, ALL, ALL, head=1)[0].numpy()
+        cells = map_cells(cat(), HeadId(3, 1), options)
         steps = np.frombuffer(cells.values, "<u2").reshape(cells.shape)
-        assert np.abs(steps / STEPS - weights.numpy()).max() <= 0.5001 / STEPS
-    assert as_bytes(torch.tensor([0.0, 0.25, 1.0])).tolist() == [0, 128, 255]
+        assert np.abs(steps / STEPS - weights / cells.largest).max() <= 0.5001 / STEPS
+    roots = whole(cat(), "L3").sqrt().numpy()
+    small = thumbnails(cat(), "L3", MapOptions(), 100)
+    assert np.abs(small / 255 - roots).max() <= 0.5001 / 255
 
 
 def test_missing_values_layers_and_words_raise_an_error() -> None:

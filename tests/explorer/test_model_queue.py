@@ -1,4 +1,4 @@
-"""Work runs one piece at a time, stops when its client leaves, and is limited in number."""
+"""The queue runs one request at a time, stops for clients that leave, and is limited in length."""
 
 import asyncio
 import threading

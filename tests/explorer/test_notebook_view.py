@@ -34,7 +34,7 @@ def numbers(view: object) -> np.ndarray:
     return np.frombuffer(cells["values"], "<u2").reshape(cells["shape"]) / STEPS * cells["largest"]
 
 
-def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
+def test_a_view_has_the_map_of_its_head_and_follows_a_new_choice() -> None:
     view = shown(head="L3H1")
     assert (view.head, len(view.names)) == ("L3H1", 72) and view.row_labels[2] == "cat"
     for head, layer, number in (("L3H1", "L3", 1), ("L0H2", "L0", 2)):
@@ -69,7 +69,7 @@ def test_heads_that_were_not_measured_are_faint() -> None:
     assert "no role" in view.words
 
 
-def test_a_view_looks_at_words_and_values() -> None:
+def test_a_view_can_show_words_and_values() -> None:
     view = shown(look=MapOptions(is_by_word=True, is_valued=True))
     look = MapOptions(is_by_word=True, is_valued=True)
     want = map_weights(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
@@ -145,7 +145,7 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
+def test_a_click_in_a_notebook_sets_the_head_in_python() -> None:
     free = open_socket(0)
     port = str(free.getsockname()[1])
     free.close()

@@ -34,7 +34,7 @@ CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].ma
 
 
 def hidden(page: Page) -> list[str]:
-    """Boxes of an outcome that hold more than they show."""
+    """Boxes of an outcome whose content overflows."""
     scrolled: list[str] = page.evaluate(
         """[...document.querySelectorAll('#whatif .beside, #outcome, #outcome *')].filter((box) =>
         (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)
@@ -50,7 +50,7 @@ def show(page: Page, text: str) -> None:
     until(page, "!document.getElementById('status').textContent.includes('Reading')")
 
 
-def test_heads_are_drawn_chosen_walked_and_shared(chrome: Browser, site: str) -> None:
+def test_heads_are_drawn_chosen_reached_by_keys_and_shared(chrome: Browser, site: str) -> None:
     with page_at(chrome, site) as page:
         page.wait_for_selector("body[data-drawn]")
         assert page.locator("#grid .head canvas").count() == 72
@@ -86,7 +86,7 @@ def test_a_click_on_a_head_is_one_request(chrome: Browser, site: str) -> None:
         assert [re.sub(r".*/readings/\w+/|\?.*", "", url) for url in requests] == ["heads/L3H1"]
 
 
-def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path: Path) -> None:
+def test_one_head_is_shown_in_every_view(chrome: Browser, site: str, tmp_path: Path) -> None:
     with page_at(chrome, f"{site}#head=L3H1") as page:
         show(page, CAT)
         card = page.locator("article.card")
@@ -183,7 +183,7 @@ def test_long_texts_are_seen_whole_and_in_part(chrome: Browser, site: str) -> No
         until(page, f"{cells}.includes('512 by 512')")
 
 
-def test_a_late_word_of_progress_is_not_shown(chrome: Browser, site: str) -> None:
+def test_a_late_progress_report_is_not_shown(chrome: Browser, site: str) -> None:
     with page_at(chrome, site) as page:
         progress: list[Route] = []
         readings: list[Route] = []
@@ -247,7 +247,7 @@ def test_heads_are_switched_off_scaled_and_kept(chrome: Browser, site: str, tmp_
         page.wait_for_selector("body[data-outcome='0']")
 
 
-def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
+def test_a_causal_models_predictions_are_shown_beside_the_unchanged_ones(chrome: Browser) -> None:
     with (
         served(tiny_session("llama")) as address,
         page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,
@@ -293,7 +293,7 @@ def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
         )
 
 
-def test_text_of_users_is_text(chrome: Browser, site: str) -> None:
+def test_user_text_is_never_markup(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#head=L0H0") as page:
         page.on("dialog", lambda dialog: pytest.fail(f"ran: {dialog.message}"))
         show(page, MARKUP)
@@ -328,7 +328,7 @@ def test_every_panel_is_accessible_and_fits(
         assert page.evaluate("document.documentElement.dataset.theme") == other
 
 
-def test_the_page_is_read_across_a_room_and_the_head_takes_little_of_a_small_screen(
+def test_the_page_is_readable_across_a_room_and_its_header_is_small_on_small_screens(
     chrome: Browser, site: str
 ) -> None:
     size = "parseFloat(getComputedStyle(document.querySelector({!r})).fontSize)"

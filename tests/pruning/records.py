@@ -13,7 +13,7 @@ AFTER = Sizes(11, 11, 1_500_000, 6 << 20, 300_000, 0, 4_000_000, 61)
 
 
 def score(loss: float) -> Score:
-    """A loss, and the cosine that it stands for."""
+    """A loss and the corresponding cosine."""
     return Score(loss, 0.01, 1 - loss)
 
 

@@ -1,4 +1,4 @@
-"""Models that read no text are measured and pruned on batches of what they take."""
+"""Models that read no text are measured and pruned on batches of their own inputs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_models_that_read_more_than_tokens_are_not_timed() -> None:
 
 
 def surprise(model: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
-    """How little the model expects each example's labels."""
+    """Negative log-probability of each example's labels."""
     logits = forward(model, without_labels(inputs)).logits
     each = torch.nn.functional.cross_entropy(logits.mT, inputs["labels"], reduction="none")
     return each.mean(1)
@@ -208,8 +208,8 @@ def test_labels_without_a_single_target_raise() -> None:
         ("bert", "bert.encoder.layer.0", ("output.dense", "intermediate")),
         ("llama", "model.layers.0", ("mlp.down_proj", "post_attention_layernorm")),
         ("gpt2", "transformer.h.0", ("mlp.c_proj", "ln_2")),
-        ("gemma2", "model.layers.0", None),  # a norm stands between the layer and the stream
-        ("gptj", "transformer.h.0", None),  # attention and feed-forward stand side by side
+        ("gemma2", "model.layers.0", None),  # a norm comes between the layer and the stream
+        ("gptj", "transformer.h.0", None),  # attention and feed-forward run in parallel
     ],
 )
 def test_feed_forward_parts_are_found_by_what_they_add_to(

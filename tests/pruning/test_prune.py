@@ -55,7 +55,7 @@ def pruned(model: nn.Module, out: Path | None = None, **options: Any) -> Pruned:
 def shipped(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Pruned, Path, nn.Module, dict[str, Any]]:
-    """A grouped Llama pruned with everything, the directory, and the model as it was."""
+    """A grouped Llama pruned with every option, the directory, and the uncut model."""
     model, out = model_of("llama"), tmp_path_factory.mktemp("pruned") / "smaller"
     before = state_of(model)
     settings = replace(SMALL, draws_curve=True, times_speed=True, is_uniform=True)
@@ -116,7 +116,7 @@ def test_record_has_the_sizes_of_both_models(
     assert record.cut_against_silenced is not None and record.cut_against_silenced < 1e-4
 
 
-def test_uniform_cut_takes_as_many_of_every_layer_with_reasons(
+def test_uniform_cut_removes_the_same_number_from_every_layer_with_reasons(
     shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
 ) -> None:
     plan = shipped[0].plan
@@ -127,7 +127,7 @@ def test_uniform_cut_takes_as_many_of_every_layer_with_reasons(
     assert all(why.endswith("with 2 others") for why in plan.reasons.values())
 
 
-def test_a_uniform_cut_of_a_model_cut_before_takes_as_many_of_every_layer() -> None:
+def test_a_second_uniform_cut_removes_the_same_number_from_every_layer() -> None:
     model = model_of("gpt2")
     cut(model, "L0H0 L0H1")
     settings = replace(UNFITTED, is_uniform=True)
@@ -355,7 +355,7 @@ def test_model_that_cannot_be_exported_raises_before_the_work(tmp_path: Path) ->
 
 
 def seeing_model() -> LlavaForConditionalGeneration:
-    """A tiny model that reads text, and pictures where there are some."""
+    """A tiny model that reads text, and pictures if there are any."""
     torch.manual_seed(0)
     vision = CLIPVisionConfig(
         hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,

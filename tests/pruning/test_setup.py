@@ -1,4 +1,4 @@
-"""Steps share no text, refits stay only if they help, and the largest cut is the largest."""
+"""Steps share no text, refits are kept only if they help, and the largest cut is found."""
 
 import copy
 import math
@@ -158,7 +158,7 @@ def test_refit_must_help_on_both_texts(part: str) -> None:
 
 
 def ramp(bias: Tensor) -> Tensor:
-    """A shift that no norm takes away."""
+    """A shift that no norm removes."""
     return torch.linspace(-3, 3, len(bias), dtype=bias.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Subjects: tiny models, texts and a tokenizer of single words, on which heads are judged.
+"""Tiny models, texts and a tokenizer of single words, for measuring heads.
 
 In: the name of a tiny family. Out: evaluations, and their results computed the long way: heads
 silenced one run at a time, derivatives by finite differences. No checkpoint is loaded.

@@ -206,7 +206,9 @@ def test_no_fixed_distance_covers_enough_rows_for_induction(length: int) -> None
         assert windows == []
         return
     assert 2 * int(periods.max()) + 2 <= length
-    rows = torch.bincount(periods, weights=periods.double())  # each half's rows look as far back
+    rows = torch.bincount(
+        periods, weights=periods.double()
+    )  # the rows of each half look equally far back
     assert float(rows.max() / rows.sum()) < REPEAT
 
 

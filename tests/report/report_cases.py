@@ -226,7 +226,7 @@ def data_of(
 
 
 def everything() -> ReportData:
-    """All that a report can be made of."""
+    """Everything that a report can show."""
     table = table_of()
     return data_of(
         table,

@@ -1,4 +1,4 @@
-"""The report is one page that is whole, safe, readable and true to the tables it is made of."""
+"""The report is one page that is complete, safe, readable and true to its tables."""
 
 import re
 from dataclasses import replace
@@ -233,7 +233,7 @@ def test_the_page_says_which_parts_were_not_measured() -> None:
     assert ids == {"summary", "grid", "roles", "relations", "alike", "making"}
 
 
-def test_a_table_of_almost_nothing_makes_a_page() -> None:
+def test_an_almost_empty_table_makes_a_page() -> None:
     df = pd.DataFrame({"stack": "", "layer": [0], "head": [0]})
     read = Page(report_page(data_of(HeadTable(df, {}))))
     assert read.faults == []

@@ -171,7 +171,7 @@ def test_repeated_tokens_are_skipped_if_the_model_reads_more_than_text(
     assert "repeats 0" in [batch.name for batch in batches]
 
 
-def test_a_bug_of_headwise_is_not_blamed_on_the_inputs(minilm: LoadedModel) -> None:
+def test_a_bug_in_headwise_is_not_blamed_on_the_inputs(minilm: LoadedModel) -> None:
     no_sums: Any = None
     counter = HeadCounter(no_sums, make_measures(), RowChoice("all"), compares=False)
     batch = batch_from_tensors({"input_ids": WORDS}, minilm.model.config)

@@ -36,7 +36,7 @@ from headwise.sweeps.training import Outcome
 
 CSVS = ("runs.csv", "heads.csv", "summary.csv")
 PATIENCE = 120
-"""Seconds after which a process that should have done something never will."""
+"""Seconds after which a process counts as stuck."""
 
 
 def tiny(**options: Any) -> SweepSettings:

@@ -1,4 +1,4 @@
-"""One average row of weights against several sharp ones."""
+"""One average row of weights compared with several sharp ones."""
 
 import math
 

@@ -17,7 +17,7 @@ from headwise.views.heads import head_grid, strongest, summary_lines
 def table_of(
     roles: dict[tuple[int, int], list[str]], layers: int, heads: int, **measures: dict[Any, Any]
 ) -> HeadTable:
-    """Heads with the roles given at their (layer, head), and measures likewise; NaN elsewhere."""
+    """Heads with roles and measures given by (layer, head); other measures are NaN."""
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     df = pd.DataFrame(places, columns=["layer", "head"]).assign(stack="")
     df["roles"] = [roles.get(place, []) for place in places]

@@ -31,7 +31,7 @@ from headwise.views.pruning import (
 from ..pruning.records import QUALITY, prune_record, score, text_use
 
 LONG_NUMBER = -0.000123456
-"""As long as a number gets when it is written with two digits."""
+"""The longest that a number with two digits can be."""
 
 
 def printed(table: Table) -> list[str]:

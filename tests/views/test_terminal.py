@@ -12,7 +12,7 @@ from headwise.views.terminal import SECONDS_BETWEEN_LINES, ProgressDisplay, chec
 
 
 class Clock:
-    """A clock that a test moves on by hand."""
+    """A clock that the test advances by hand."""
 
     now = 0.0
 

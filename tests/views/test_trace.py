@@ -1,4 +1,4 @@
-"""Matrices in the terminal are read whole, however wide it is."""
+"""Matrices in the terminal are shown in full, however wide it is."""
 
 import io
 

@@ -122,7 +122,7 @@ def test_an_unused_window_of_no_keys_does_not_raise() -> None:
 
 
 def padded_mask() -> tuple[StructuredMask, Tensor]:
-    """A structured mask, and the dense mask that it stands for."""
+    """A structured mask and the equivalent dense mask."""
     mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING["right"])
     assert isinstance(mask, StructuredMask)
     return mask, mask.make_dense()

@@ -111,7 +111,7 @@ def llama_sizes(
 
 
 FULL, NEAR = "full_attention", "sliding_attention"
-EAGER_EXPERTS = {"experts_implementation": "eager"}  # the default multiplies no float64
+EAGER_EXPERTS = {"experts_implementation": "eager"}  # the default cannot multiply float64
 EXACT = {"softmax_in": torch.float64}
 UNROUTED = {"is_routed": False}
 
@@ -152,7 +152,7 @@ ENCODERS = (
         bert_sizes(2, 3, 5) | {"embedding_size": 11},
         **EXACT,
     ),
-    Family(  # one module, called once a layer: a hook on it cannot tell which layer it is in
+    Family(  # one module, called once per layer: a hook on it cannot tell which layer is running
         "albert",
         "encoder",
         {"": Stack(3, 5, 5)},
@@ -188,7 +188,7 @@ ENCODERS = (
         {"": Stack(2, 3, 3)},
         "MPNetSelfAttention",
         "o",
-        bert_sizes(2, 3, 7),  # its number of buckets is not the config's to choose: always 32
+        bert_sizes(2, 3, 7),  # the config cannot choose the number of buckets: it is always 32
         **UNROUTED,
         **EXACT,
     ),
@@ -347,7 +347,7 @@ DECODERS = (
         "dense",
         {"num_hidden_layers": 2, "num_attention_heads": 6, "num_kv_heads": 2, "hidden_size": 48}
         | {"new_decoder_architecture": True, "ffn_hidden_size": 41, "pad_token_id": 0},
-        # Built for sdpa it cannot be switched, and asked for weights it then forgets to be causal.
+        # If built for sdpa it cannot be switched, and is no longer causal when it returns weights.
         options={"attn_implementation": "eager"},
         **UNROUTED,
         **EXACT,
@@ -445,7 +445,7 @@ OTHERS = (
         "Dinov2Attention",
         "o_proj",
         {"num_hidden_layers": 2, "num_attention_heads": 3, "hidden_size": 21}
-        | {"image_size": 12, "patch_size": 3},  # other than ViT's, its images have to be square
+        | {"image_size": 12, "patch_size": 3},  # unlike ViT's, its images have to be square
         **EXACT,
     ),
     Family(

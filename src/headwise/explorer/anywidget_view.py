@@ -12,20 +12,20 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headwise.explorer.maps import TILE, MapOptions, map_axes, map_tile, strongest_links
+from headwise.explorer.maps import TILE, MapOptions, map_axes, map_cells, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId, check_head
 
 FILES = resources.files("headwise.explorer") / "static"
 SHADED = "normalised_entropy"
-"""The measure that shades heads: faint heads attend to many tokens or were not measured."""
+"""Measure that decides how dark a head is: faint heads attend widely or were not measured."""
 FACTS = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
 """Measures shown for the chosen head."""
 
 
 class HeadView(anywidget.AnyWidget):
-    """Heads to choose from, the chosen head's map, and the sentence with its arcs."""
+    """A widget with every head, the chosen head's map, and the text with an arc for each link."""
 
     _esm = (FILES / "head_view.js").read_text("utf-8")
     _css = (FILES / "head_view.css").read_text("utf-8")
@@ -48,7 +48,7 @@ class HeadView(anywidget.AnyWidget):
         analysis: TextAnalysis | None = None,
         options: MapOptions | None = None,
     ) -> None:
-        """Show `head`, or the table's first head if it is None; maps need an `analysis`."""
+        """Show `head`, or the table's first head if it is None; without `analysis`, show no map."""
         self._table, self._analysis, self._options = table, analysis, options or MapOptions()
         names = [str(each) for each in table.heads]
         values = list(table.df.get(SHADED, [math.nan] * len(table)))
@@ -73,7 +73,7 @@ class HeadView(anywidget.AnyWidget):
         return str(check_head(HeadId.parse(head), counts))
 
     def _parts(self, name: str) -> dict[str, Any]:
-        """The traits that depend on the chosen head."""
+        """Values of the traits that depend on the chosen head."""
         self._first_linked = 0
         row, head = self._table[name], HeadId.parse(name)
         measures = [
@@ -94,7 +94,7 @@ class HeadView(anywidget.AnyWidget):
         if self._analysis is None:
             return {}
         part = (slice(*window["rows"]), slice(*window["keys"])) if window else None
-        return asdict(map_tile(self._analysis, HeadId.parse(head), self._options, part).cells())
+        return asdict(map_cells(self._analysis, HeadId.parse(head), self._options, part))
 
     def _links(self, head: str) -> list[list[int | float]]:
         if self._analysis is None:
@@ -121,7 +121,7 @@ class HeadView(anywidget.AnyWidget):
 
     @traitlets.observe("token")
     def _link(self, change: Any) -> None:
-        """Send the links of the tile that contains the chosen token."""
+        """Send the links of the rows around the chosen token."""
         start = max(0, change["new"]) // TILE * TILE
         if change["new"] >= 0 and start != self._first_linked:
             self._first_linked = start

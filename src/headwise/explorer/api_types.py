@@ -16,7 +16,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 
 LONGEST_TEXT = 200_000
-"""Largest number of characters in a text; tokens beyond the model's limit are dropped later."""
+"""Largest number of characters in a text; the model may then read only its first tokens."""
 MAX_TEXTS = 8
 MAX_HEADS = 4096
 MAX_FACTOR = 4.0
@@ -32,7 +32,7 @@ LIMITS = {
 }
 """Smallest and largest allowed value of each whole number in a request."""
 KINDS = {"str": "a string", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""Names of msgspec's types in error messages."""
+"""Descriptions of msgspec's types for error messages."""
 Request = TypeVar("Request")
 
 
@@ -44,19 +44,17 @@ def read_body(kind: type[Request], body: bytes) -> Request:
         raise OptionError("the request's body is not JSON: send a JSON object") from error
     if not isinstance(values, dict):
         raise OptionError(f"the request's body is {reprlib.repr(values)}: send a JSON object")
-    return _convert(kind, values, is_text=False)
+    return read_values(kind, values, is_strict=True)
 
 
-def read_query(kind: type[Request], values: Mapping[str, str]) -> Request:
-    """A request's query parameters, converted to `kind`."""
-    return _convert(kind, dict(values), is_text=True)
-
-
-def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> Request:
+def read_values(
+    kind: type[Request], values: Mapping[str, Any], *, is_strict: bool = False
+) -> Request:
+    """A request's values, converted to `kind`; unless `is_strict`, numbers may be strings."""
     import msgspec
 
     try:
-        request = msgspec.convert(values, kind, strict=not is_text)
+        request = msgspec.convert(dict(values), kind, strict=is_strict)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, OptionError):  # raised by __post_init__
             raise error.__cause__ from None
@@ -67,7 +65,7 @@ def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> R
     return request
 
 
-def _explain(message: str, values: dict[str, Any]) -> str:
+def _explain(message: str, values: Mapping[str, Any]) -> str:
     missing = re.search(r"missing required field `(\w+)`", message)
     if missing:
         return f"{missing[1]} is missing from the request"
@@ -86,7 +84,7 @@ def parse_head(name: str) -> HeadId:
 
 
 def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
-    """The range in a parameter such as rows=0:256, which may contain at most `most` numbers."""
+    """The range given by a parameter such as rows=0:256, at most `most` numbers long."""
     text = values.get(name, "")
     bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
     if bounds is None:
@@ -100,7 +98,7 @@ def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
 
 
 def _check_text(text: str) -> str:
-    """`text` with lone surrogates and NULs replaced, because tokenizers cannot read them."""
+    """`text` with lone surrogates and NULs replaced, because no tokenizer can read them."""
     if len(text) > LONGEST_TEXT:
         raise OptionError(f"text has {len(text):,} characters: send at most {LONGEST_TEXT:,}")
     readable = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
@@ -222,7 +220,7 @@ class HeadGrid:
 
 @dataclass(frozen=True)
 class JobAnswer:
-    """State of a job; `found` has the columns from its last finished run."""
+    """State of a job; `found` has the columns that its last finished run added."""
 
     name: str
     state: str
@@ -288,7 +286,7 @@ class TextAnswer:
     name: str
     tokens: list[str]
     labels: dict[str, dict[MapView, AxisLabels]]
-    """Map labels by stack and view; views that the text does not allow are missing."""
+    """Map labels by stack and view, without the views that are impossible for this text."""
     has_words: bool
     has_special: bool
     left_out: int
@@ -300,14 +298,14 @@ class TextAnswer:
 
 @dataclass(frozen=True)
 class MapCells:
-    """A part of one head's map, or all of it reduced to fewer cells."""
+    """Part of a head's map, or the whole map reduced to fewer cells."""
 
     rows: list[int]
-    """First row, and one past the last."""
+    """The first row, and the row after the last."""
     keys: list[int]
     shape: list[int]
     values: bytes
-    """Two bytes per cell, little-endian; 65535 stands for `largest`."""
+    """Two bytes per cell, little-endian; 65535 means `largest`."""
     largest: float
     tile: int
 
@@ -370,7 +368,7 @@ class HeadAnswer:
     view: MapView
     cells: MapCells
     links: list[list[int | float]]
-    """Row, key and weight of the strongest links in the first rows."""
+    """Row, key and weight of the strongest links in the map's first rows."""
     profile: Profile
     contribution: Contribution | None
     measures: list[MeasureValue]
@@ -392,7 +390,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Probabilities of the likeliest tokens or classes before and after; divergence in nats."""
+    """Probabilities of the likeliest tokens or classes, and the divergence in nats."""
 
     noun: Literal["token", "class"]
     title: str
@@ -413,7 +411,7 @@ class Savings:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """Output with and without the gates: either `similarity` or `prediction`, never both."""
+    """Outputs with and without the gates, as either `similarity` or `prediction`."""
 
     remarks: list[str]
     similarity: Similarity | None
@@ -452,4 +450,4 @@ ANSWERS = (
     *(ModelAnswer, ProgressAnswer, TextAnswer, HeadAnswer, WhatIfAnswer, JobAnswer),
     *(PlanAnswer, HeadChoiceAnswer),
 )
-"""Types that the page reads; those for the lesson are in lesson/figures.py."""
+"""Answers that the page reads; the lesson's are in lesson/figures.py."""

@@ -1,7 +1,7 @@
-"""Guard around the application: decides which requests it answers and adds security headers.
+"""A guard around the application, which rejects unsafe requests and adds security headers.
 
 It rejects requests whose Host header does not name this machine (as in DNS rebinding), limits the
-size of requests, and forbids the page to load anything from other servers.
+size of requests, and keeps the page from loading anything from other servers.
 """
 
 from dataclasses import dataclass

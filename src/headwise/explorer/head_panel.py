@@ -1,7 +1,6 @@
 """Everything that a click on a head shows, in one answer.
 
-In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer with the head's map and links,
-measures, evidence for roles, mean weight by distance, and the length of its output.
+In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer.
 """
 
 import math
@@ -9,7 +8,7 @@ import math
 import torch
 
 from headwise.explorer import api_types as api
-from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
+from headwise.explorer.maps import TILE, MapOptions, map_cells, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
@@ -21,7 +20,7 @@ from headwise.scans.tables import column_meanings
 REACH = 16
 """Largest distance in a profile, in either direction."""
 MAX_ROWS = 2 * TILE
-"""Approximate limit on the number of rows that a profile averages over."""
+"""Approximate largest number of rows that a profile averages over."""
 MAX_IMAGE = 96
 """Largest number of rows and columns in an SVG image."""
 
@@ -29,13 +28,8 @@ MAX_IMAGE = 96
 def head_answer(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, scan_table: HeadTable | None
 ) -> api.HeadAnswer:
-    """The answer to a click on `head`; roles come from `scan_table` if there is one."""
-    tile, call = map_tile(analysis, head, options), analysis.call(head.layer_name)
-    if tile.is_exact and not options.is_valued:
-        links = links_in(tile.weights)
-    else:
-        links = strongest_links(analysis, head, options, slice(0, TILE))
-    row, meanings = analysis.table[head], column_meanings()
+    """The answer to a click on `head`; roles come from `scan_table` if it is given."""
+    call, row, meanings = analysis.call(head.layer_name), analysis.table[head], column_meanings()
     keys = getattr(call, "keys", None)
     num_kv_heads = call.num_heads if keys is None else keys.shape[1]
     kv_head = head.head * num_kv_heads // call.num_heads
@@ -43,8 +37,8 @@ def head_answer(
         head=str(head),
         stack=call.stack,
         view=options.view,
-        cells=tile.cells(),
-        links=links,
+        cells=map_cells(analysis, head, options),
+        links=strongest_links(analysis, head, options, slice(0, TILE)),
         profile=profile(analysis, head),
         contribution=contribution(analysis, head),
         measures=[
@@ -60,29 +54,27 @@ def head_answer(
 
 
 def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
-    """Evidence for each measured role: first the head's own roles, then the others, by score."""
+    """Evidence for every measured role: the head's own roles first, each part sorted by score."""
     row = table[head]
-    evidence = []
-    for name, role in ROLES.items():
-        score = row.get(f"{name}_score")
-        if isinstance(score, float) and math.isfinite(score):
-            evidence.append(
-                api.RoleEvidence(
-                    role=name,
-                    is_held=name in row["roles"],
-                    score=float(score),
-                    threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
-                    baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
-                    detail=str(row[f"{name}_detail"]),
-                    meaning=role.meaning,
-                )
-            )
+    evidence = [
+        api.RoleEvidence(
+            role=name,
+            is_held=name in row["roles"],
+            score=float(score),
+            threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
+            baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
+            detail=str(row[f"{name}_detail"]),
+            meaning=role.meaning,
+        )
+        for name, role in ROLES.items()
+        if isinstance(score := row.get(f"{name}_score"), float) and math.isfinite(score)
+    ]
     return sorted(evidence, key=lambda each: (not each.is_held, -each.score))
 
 
 @torch.inference_mode()
 def profile(analysis: TextAnalysis, head: HeadId) -> api.Profile:
-    """Mean weight at each distance, over rows with a key there; sampled if the text is long."""
+    """Mean weight at each distance, over the rows with a key there; long texts are sampled."""
     sequence = analysis.sequence(head.layer_name)
     device = sequence.mixed.device
     step = max(1, sequence.num_queries // MAX_ROWS)
@@ -108,9 +100,8 @@ def contribution(analysis: TextAnalysis, head: HeadId) -> api.Contribution | Non
     mixed = analysis.sequence(head.layer_name).mixed
     after = lengths_after(mixed, roots)
     share = after / after.sum(0).clamp(min=1e-12)
-    before = mixed[head.head].norm(dim=-1)
     return api.Contribution(
-        before=before.double().round(decimals=4).tolist(),
+        before=mixed[head.head].norm(dim=-1).double().round(decimals=4).tolist(),
         after=after[head.head].double().round(decimals=4).tolist(),
         share=share[head.head].double().round(decimals=4).tolist(),
         mean_share=float(share[head.head].mean()),

@@ -19,11 +19,8 @@ from headwise.explorer.api_types import HeadGrid, JobAnswer, ProgressAnswer
 from headwise.progress import Progress, StopWork
 
 MAX_WAITING = 64
-"""Largest number of requests in the queue."""
-POLL_REQUEST = 0.25
-"""Seconds between checks that the browser is still connected."""
-POLL_LOCK = 0.1
-"""Seconds between checks of whether a waiting job should stop."""
+POLL_REQUEST, POLL_LOCK = 0.25, 0.1
+"""Seconds between checks for a closed connection, and for a waiting job that was stopped."""
 
 Answer = TypeVar("Answer")
 
@@ -33,7 +30,7 @@ class Busy(HeadwiseError):
 
 
 class ModelQueue:
-    """Runs the model's work for every request, one request at a time."""
+    """Runs the work that requests need the model for, one request at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -96,7 +93,7 @@ class Job:
     total: int = 0
     error: str = ""
     result: Any = None
-    """Result of the last run that finished."""
+    """Result of the last finished run."""
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -126,7 +123,7 @@ class Job:
         """Hold `lock` inside the block; raise StopWork if the job is stopped while waiting."""
         self.stage = "waiting for other work"
         while not lock.acquire(timeout=POLL_LOCK):
-            self._check_stop()
+            self.progress("", 0, 0)
         self.stage = ""
         try:
             yield
@@ -134,12 +131,9 @@ class Job:
             lock.release()
 
     def progress(self, stage: str, done: int, total: int, /) -> None:
-        """Record the progress unless `total` is 0; raise StopWork if the job should stop."""
+        """Record the progress unless `total` is 0; raise StopWork if the job was stopped."""
         if total:
             self.stage, self.done, self.total = stage, done, total
-        self._check_stop()
-
-    def _check_stop(self) -> None:
         if self._stop.is_set():
             raise StopWork
 
@@ -148,5 +142,5 @@ class Job:
         self._stop.set()
 
     def answer(self, grid: HeadGrid | None = None) -> JobAnswer:
-        """State and progress, with `grid`, the columns that the last finished run adds."""
+        """The job's state and progress; `grid` has the columns that its last finished run added."""
         return JobAnswer(self.name, self.state, self.stage, self.done, self.total, self.error, grid)

@@ -1,13 +1,13 @@
 """Any part of a text's attention maps, by token or by word, with or without the sink.
 
 In: a TextAnalysis, a head or layer, and MapOptions. Out: only the requested weights, as a tensor or
-as MapCells for the browser. A long text's map is never in memory whole: it is reduced in tiles.
+as MapCells for the browser. A long text's whole map is never in memory: it is reduced in tiles.
 """
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,15 @@ from headwise.reading.words import NO_WORD
 from headwise.watching.sequence_weights import SequenceWeights
 
 AT_ONCE = 1 << 21
-"""Number of weights computed at a time, over all heads of a layer."""
+"""Approximate number of weights computed at a time, in all heads together."""
 TILE, OVERVIEW = 256, 512
 """Largest number of rows or columns in an exact part of a map, and in a reduced map."""
 STEPS = 65535
-"""Number of steps that weights are rounded to, to fit two bytes: finer than the digits shown."""
+"""Number of steps that weights are rounded to: the most that two bytes can hold."""
+THUMB_ROWS = 8
+"""Number of rows computed for each row of a thumbnail."""
+LINKS = 3
+"""Number of links per row: its largest weights, however small."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class MapOptions:
     is_by_word: bool = False
     hides_special: bool = False
     drops_sink: bool = False
-    """Leave out the first key and rescale the rest of each row to sum to one."""
+    """Set the first key's weight to 0 and rescale each row to sum to one."""
     is_valued: bool = False
     """Multiply each weight by the length of the vector that the key's value adds to the output."""
 
@@ -54,7 +58,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class MapAxis:
-    """Rows or columns of a map; each has a label and one or more positions."""
+    """The rows or columns of a map, each with a label and one or more positions."""
 
     labels: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
@@ -66,36 +70,28 @@ class MapAxis:
 @functools.lru_cache(maxsize=64)
 def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     """Rows and columns of a layer's maps."""
+    groups: list[tuple[int, ...]] = [(position,) for position in range(len(labels.keys))]
     if options.is_by_word:
         if not labels.word_of or not labels.is_self:
             raise OptionError("whole words are not available for this text or layer: turn them off")
-        by_word: dict[int, list[int]] = {}
-        for position, word in enumerate(labels.word_of):
-            if word != NO_WORD:
-                by_word.setdefault(word, []).append(position)
-        if not by_word:
+        words = groupby(range(len(labels.keys)), key=labels.word_of.__getitem__)
+        groups = [tuple(positions) for word, positions in words if word != NO_WORD]
+        if not groups:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
-        axis = _axis(labels.keys, [tuple(by_word[word]) for word in sorted(by_word)])
-        return axis, axis
-    rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
-    if options.hides_special and labels.is_special:
-        keys = [position for position in keys if not labels.is_special[position]]
-        if not keys:
+    elif options.hides_special and labels.is_special:
+        groups = [group for group in groups if not labels.is_special[group[0]]]
+        if not groups:
             raise OptionError("all tokens in this text are special: show special tokens")
-    positions = keys if labels.is_self else rows
-    return (
-        _axis(labels.queries, [(position,) for position in positions]),
-        _axis(labels.keys, [(position,) for position in keys]),
-    )
-
-
-def _axis(labels: Sequence[str], groups: Sequence[tuple[int, ...]]) -> MapAxis:
-    names = ("".join(labels[position] for position in group) for group in groups)
-    return MapAxis(tuple(names), tuple(groups))
+    names = ("".join(labels.keys[position] for position in group) for group in groups)
+    keys = MapAxis(tuple(names), tuple(groups))
+    if labels.is_self:
+        return keys, keys
+    rows = MapAxis(labels.queries, tuple((position,) for position in range(len(labels.queries))))
+    return rows, keys
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
-    """Map labels of a stack, for each view that the text allows."""
+    """Map labels of a stack, for each view that is possible for the text."""
     by_view: dict[MapView, AxisLabels] = {}
     for options in (MapOptions(), MapOptions(is_by_word=True), MapOptions(hides_special=True)):
         try:
@@ -146,7 +142,7 @@ def map_weights(
 
 
 def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tensor:
-    """Weights between `rows` and the keys `low..high`; 0 for keys that a row cannot see."""
+    """Weights of the queries `rows` on keys `low` to `high - 1`; 0 where a key is masked."""
     first, last = sequence.band.range_of(rows, sequence.num_keys)
     start, stop = max(low, int(first.min())), min(high, int(last.max()))
     if stop <= start:
@@ -164,13 +160,10 @@ def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads k
 
 
 def _sum_groups(tensor: Tensor, groups: Sequence[Sequence[int]], *, dim: int) -> Tensor:
-    """Sum over each group of neighbours along `dim`."""
-    index = [number for number, group in enumerate(groups) for _ in group]
-    shape = list(tensor.shape)
-    shape[dim] = len(groups)
-    return tensor.new_zeros(shape).index_add_(
-        dim, torch.tensor(index, device=tensor.device), tensor
-    )
+    sizes = torch.tensor([len(group) for group in groups], device=tensor.device)
+    index = torch.arange(len(groups), device=tensor.device).repeat_interleave(sizes)
+    shape = [*tensor.shape[:dim], len(groups), *tensor.shape[dim + 1 :]]
+    return tensor.new_zeros(shape).index_add_(dim, index, tensor)
 
 
 def reduce_maps(
@@ -195,85 +188,57 @@ def reduce_maps(
     parts = []
     for start in range(0, len(row_axis), blocks * block_rows * step):
         rows = slice(start, min(start + blocks * block_rows * step, len(row_axis)), step)
-        every_key = slice(0, len(key_axis))
-        weights = map_weights(analysis, layer, options, rows, every_key, head=head)
+        weights = map_weights(analysis, layer, options, rows, slice(None), head=head)
         parts.append(max_pool2d(weights, (block_rows, width), ceil_mode=True))
     return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class MapTile:
-    """Part of one head's map with exact weights, or the whole map reduced to fewer cells."""
-
-    weights: Float[Tensor, "row key"]
-    rows: tuple[int, int]
-    keys: tuple[int, int]
-    largest: float
-    """The largest weight that any part of the head's map can have."""
-    is_exact: bool
-
-    def cells(self) -> MapCells:
-        """The tile in the format that the browser reads."""
-        steps = (self.weights / (self.largest or 1) * STEPS).round().clamp(0, STEPS)
-        return MapCells(
-            rows=list(self.rows),
-            keys=list(self.keys),
-            shape=list(self.weights.shape),
-            values=steps.to(torch.int32).cpu().numpy().astype("<u2").tobytes(),
-            largest=self.largest,
-            tile=TILE,
-        )
-
-
-def map_tile(
+def map_cells(
     analysis: TextAnalysis,
     head: HeadId,
     options: MapOptions,
     window: tuple[slice, slice] | None = None,
-) -> MapTile:
+) -> MapCells:
     """The part of a head's map in `window`; the whole map if `window` is None or too large."""
-    axes = map_axes(analysis.labels(head.layer_name), options)
-    parts = [slice(0, len(axis)) for axis in axes] if window is None else window
-    is_exact = max(part.stop - part.start for part in parts) <= TILE
-    if is_exact:
-        rows, keys = parts
-        weights = map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
+    layer, axes = head.layer_name, map_axes(analysis.labels(head.layer_name), options)
+    rows, keys = window or [slice(0, len(axis)) for axis in axes]
+    if max(part.stop - part.start for part in (rows, keys)) <= TILE:
+        weights = map_weights(analysis, layer, options, rows, keys, head=head.head)[0]
     else:
         rows, keys = (slice(0, len(axis)) for axis in axes)
-        weights = reduce_maps(analysis, head.layer_name, options, OVERVIEW, head=head.head)
+        weights = reduce_maps(analysis, layer, options, OVERVIEW, head=head.head)[0]
     largest = 1.0
     if options.is_valued:
-        largest = float(_value_lengths(analysis, head.layer_name)[head.head].max())
-    return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
+        largest = float(_value_lengths(analysis, layer)[head.head].max())
+    steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
+    return MapCells(
+        rows=[rows.start, rows.stop],
+        keys=[keys.start, keys.stop],
+        shape=list(weights.shape),
+        values=steps.to(torch.int32).cpu().numpy().astype("<u2").tobytes(),
+        largest=largest,
+        tile=TILE,
+    )
 
 
-def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
-    """Square roots of weights as one byte each: small weights stay visible in a thumbnail."""
+def thumbnails(
+    analysis: TextAnalysis, layer: str, options: MapOptions, size: int
+) -> npt.NDArray[np.uint8]:
+    """A layer's reduced maps as bytes: square roots of weights, so that small ones show."""
+    weights = reduce_maps(analysis, layer, options, size, sampled_rows=THUMB_ROWS)
     return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
 
 
 def strongest_links(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, rows: slice
 ) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each of the first TILE `rows`."""
-    row_axis, key_axis = map_axes(analysis.labels(head.layer_name), options)
-    start, stop, _ = rows.indices(len(row_axis))
-    part, every_key = slice(start, min(stop, start + TILE)), slice(0, len(key_axis))
+    """Row, key and weight of the largest weights in each of `rows`, except zeros."""
     plain = replace(options, is_valued=False)
-    weights = map_weights(analysis, head.layer_name, plain, part, every_key, head=head.head)
-    return links_in(weights[0], start)
-
-
-LINKS = 3
-"""Number of links per row: its largest weights, however small."""
-
-
-def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[int | float]]:
-    """Row, key and weight of the largest weights in each row, except zeros."""
+    weights = map_weights(analysis, head.layer_name, plain, rows, slice(None), head=head.head)[0]
     values, places = weights.topk(min(LINKS, weights.shape[1]), dim=1)
     return [
-        [start + row, key, weight]
-        for row, pairs in enumerate(zip(values.tolist(), places.tolist(), strict=True))
+        [row, key, weight]
+        for row, pairs in enumerate(zip(values.tolist(), places.tolist(), strict=True), rows.start)
         for value, key in zip(*pairs, strict=True)
         if (weight := round(value, 4)) > 0
     ]

@@ -1,7 +1,7 @@
 """The explorer's head view in a notebook; Python code can read and set the chosen head.
 
 In: a model and a text, or only a head table. Out: an anywidget for Jupyter, VS Code and marimo,
-drawn by the same script as the explorer's page. It needs no network.
+drawn by the same script as the explorer's page, without a network.
 """
 
 import importlib.util

@@ -4,7 +4,6 @@ In: a Session. Out: a Starlette application. api_types.py reads requests; answer
 model are computed in the ModelQueue. Every error is one sentence.
 """
 
-import functools
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
@@ -37,13 +36,11 @@ from headwise.progress import Progress, StopWork
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
 
-THUMB_ROWS = 8
-"""Number of rows computed for each row of a thumbnail map."""
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 
 class Explorer:
-    """Answers every request to one session."""
+    """Answers all requests for one session."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.queue = session, ModelQueue()
@@ -137,12 +134,10 @@ class Explorer:
     async def thumbs(self, request: Request) -> Response:
         """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
         analysis = self.session.analysis(request.path_params["name"])
-        query = api.read_query(api.ThumbsQuery, request.query_params)
-        options = api.read_query(maps.MapOptions, request.query_params)
-        analysis.call(query.layer)
-        reduce = functools.partial(maps.reduce_maps, sampled_rows=THUMB_ROWS)
+        query = api.read_values(api.ThumbsQuery, request.query_params)
+        options = api.read_values(maps.MapOptions, request.query_params)
         thumbs = await self.queue.run(
-            request, lambda _: maps.as_bytes(reduce(analysis, query.layer, options, query.size))
+            request, lambda _: maps.thumbnails(analysis, query.layer, options, query.size)
         )
         headers = {"X-Shape": ",".join(map(str, thumbs.shape))}
         return Response(thumbs.tobytes(), media_type="application/octet-stream", headers=headers)
@@ -160,7 +155,7 @@ class Explorer:
             api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
         )
         return await self._compute(
-            request, lambda _: maps.map_tile(analysis, head, options, (rows, keys)).cells()
+            request, lambda _: maps.map_cells(analysis, head, options, (rows, keys))
         )
 
     async def links(self, request: Request) -> Response:
@@ -245,7 +240,7 @@ class Explorer:
 
     async def plan(self, request: Request) -> Response:
         """Attention costs for ?d_model=, heads, kv_heads, d_key, layers, length, batch, dtype."""
-        query = api.read_query(api.PlanQuery, request.query_params)
+        query = api.read_values(api.PlanQuery, request.query_params)
         shape = make_shape(
             d_model=query.d_model,
             num_heads=query.heads,
@@ -262,7 +257,7 @@ class Explorer:
 
     async def head_counts(self, request: Request) -> Response:
         """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
-        query = api.read_query(api.PlanQuery, request.query_params)
+        query = api.read_values(api.PlanQuery, request.query_params)
         choices = [
             api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
             for choice in head_choices(query.d_model, length=query.length)
@@ -272,7 +267,7 @@ class Explorer:
     def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
         head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
-        return analysis, head, api.read_query(maps.MapOptions, request.query_params)
+        return analysis, head, api.read_values(maps.MapOptions, request.query_params)
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
         return _json(await self.queue.run(request, work))

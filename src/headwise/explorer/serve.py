@@ -1,6 +1,6 @@
 """Serve the explorer on a local port until Ctrl-C.
 
-In: a model or its name. Out: a page at the loopback address. Large packages are imported only once
+In: a model or its name. Out: a page at the loopback address. Large packages are not imported until
 the port is known to be free.
 """
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8123
-BACKLOG = 128
-"""Largest number of connections waiting to be accepted."""
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A listening socket on `port`; if that is None, on the default port or any free one.
+    """A listening socket on `port` or, if that is None, on the default port or a free one.
 
     Listening at once reserves the port, and early requests wait until the server is ready.
     """
@@ -39,7 +37,8 @@ def open_socket(port: int | None) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((HOST, number))
-            sock.listen(BACKLOG)
+            sock.listen()
+            return sock
         except (OSError, OverflowError) as error:
             sock.close()
             if port is not None:
@@ -47,8 +46,6 @@ def open_socket(port: int | None) -> socket.socket:
                 raise OptionError(
                     f"cannot use port {port}: {reason}; omit the port to get a free one"
                 ) from error
-            continue
-        return sock
     raise OptionError("no port is free on this machine: close a program that uses one")
 
 
@@ -69,11 +66,8 @@ def explore(
 
     If `opens`, open it in a browser. In a notebook, use `headwise.view`, which does not block.
     """
-    try:
+    with suppress(RuntimeError):  # no event loop is running: this is not a notebook
         asyncio.get_running_loop()
-    except RuntimeError:
-        pass  # no event loop is running: this is not a notebook
-    else:
         raise OptionError(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"

@@ -62,7 +62,7 @@ JOB_MEASURES = {
 }
 """Measures that each job adds, with their meanings."""
 IMPORTANCE_TOKENS = 1024
-"""Number of tokens that importance is measured on: enough to rank heads."""
+"""Number of tokens to measure importance on: enough to rank heads."""
 SAMPLE_TEXTS = {
     "similarity": "The cat sat on the mat because it was warm.",
     "prediction": "The best way to learn a language is to",
@@ -78,7 +78,7 @@ class TextNotCached(HeadwiseError):
 
 
 def default_head(table: HeadTable) -> HeadId:
-    """The head shown at first: the sharpest head that does not mostly attend to a sink."""
+    """The head to show first: the sharpest that does not mostly attend to the first token."""
     sharpness = table.df["confidence"].fillna(0) - (table.df["first"] >= 0.5)
     return table.heads[int(sharpness.argmax())]
 
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def scan_table(self) -> HeadTable | None:
-        """The head table of the last finished scan."""
+        """The head table of the last finished scan; None before that."""
         scan = self.jobs["scan"].result
         return None if scan is None else scan.table
 
@@ -193,7 +193,7 @@ class Session:
         self.jobs[name].start(work)
 
     def job_answer(self, name: str) -> api.JobAnswer:
-        """A job's state, with the columns that its last finished run adds to the grid."""
+        """A job's state, with the columns that its last finished run added to the grid."""
         job = self.jobs[name]
         return job.answer(job.result and _grid(job.result.table, JOB_MEASURES[name]))
 

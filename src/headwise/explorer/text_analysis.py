@@ -34,8 +34,7 @@ from headwise.watching.watch import watch
 LONGEST = 4096
 """Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
-"""Largest number of rows that measures average over; sampled at random if there are more."""
-STAGE = "reading layers"
+"""Largest number of rows that measures average over; longer texts are sampled."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,20 +79,19 @@ class TextAnalysis:
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:
-        """One matrix per head that preserves lengths after Wo; None if Wo is unknown."""
+        """One matrix per head that changes lengths as Wo does; None if Wo is unknown."""
         return self.layer_cache.output_roots(self.call(layer))
 
     @cached_property
     def bytes(self) -> int:
-        """Approximate size in memory once every layer has been shown."""
+        """Approximate number of bytes in memory once every layer has been shown."""
         total = 0
         for call in self.calls.values():
-            inputs: tuple[Tensor, ...]
             if isinstance(call, WeightsCall):
-                inputs = (call.known_weights,)
+                tensors = [call.known_weights, call.mixed]
             else:
-                inputs = (call.queries, call.keys, call.values)
-            for tensor in (*inputs, call.mixed):
+                tensors = [call.queries, call.keys, call.values, call.mixed]
+            for tensor in tensors:
                 wide = at_least_float32(tensor)  # sequences copy half precision to float32
                 copied = 0 if wide == tensor.dtype else wide.itemsize
                 total += tensor.numel() * (tensor.element_size() + copied)
@@ -129,7 +127,7 @@ def analyse_text(
     def add(call: Call) -> None:
         calls[call.site.layer_name] = call
         counter.add(call, batch)
-        progress(STAGE, len(calls), num_layers)
+        progress("reading layers", len(calls), num_layers)
 
     with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
@@ -149,7 +147,7 @@ class AnalysisCache:
     """The most recently used analyses, by the name of their text."""
 
     def __init__(self, *, most: int = 8, most_bytes: int = 1 << 30) -> None:
-        """Keep at most `most` analyses and `most_bytes` in total, but always the last analysis."""
+        """Keep at most `most` analyses and `most_bytes` bytes, but always the last analysis."""
         self.most, self.most_bytes = most, most_bytes
         self._analyses: OrderedDict[str, TextAnalysis] = OrderedDict()
         self._lock = threading.Lock()  # one thread adds analyses, another reads them
@@ -168,7 +166,6 @@ class AnalysisCache:
     def get(self, name: str) -> TextAnalysis | None:
         """The analysis of a text; None if it was dropped."""
         with self._lock:
-            analysis = self._analyses.get(name)
-            if analysis is not None:
+            if name in self._analyses:
                 self._analyses.move_to_end(name)
-            return analysis
+            return self._analyses.get(name)

@@ -22,11 +22,11 @@ from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
 
 LONGEST = 512
-"""Largest number of tokens read per text: the effect of a click must show at once."""
+"""Largest number of tokens read per text, so that a click takes effect at once."""
 TOP = 8
-"""Number of predictions shown for the changed model and for the unchanged one."""
+"""Number of likeliest predictions shown from each of the two outputs."""
 MAX_BASELINES = 8
-"""Largest number of requests whose unchanged outputs are kept."""
+"""Largest number of unchanged outputs to keep."""
 
 
 @torch.inference_mode()
@@ -39,8 +39,8 @@ def compare_gated(
 ) -> WhatIfAnswer:
     """Output with each head's output multiplied by its factor, next to the unchanged output.
 
-    `num_heads` is by layer name. `baselines` keeps the unchanged outputs between calls. Only
-    embedding models compare several texts; the others read the first.
+    `num_heads` has an entry per layer name. `baselines` keeps unchanged outputs between calls. Only
+    embedding models compare several texts; others read the first.
     """
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
@@ -83,7 +83,7 @@ def _savings(scored: ScoredModel, silenced: tuple[HeadId, ...]) -> Savings:
 
 
 def _read_texts(scored: ScoredModel, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
-    """The texts as one batch, and a remark for each text that is too long.
+    """The texts as one batch, and a remark on each text that is too long.
 
     Next-token models read the end of a long text, other models its beginning.
     """
@@ -119,7 +119,6 @@ def _similarity(before: Tensor, after: Tensor) -> Similarity:
 
 
 def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) -> Prediction:
-    """The likeliest tokens or classes before and after the change."""
     num_shown = min(TOP, len(before))
     tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
     likeliest = list(dict.fromkeys(tops[0] + tops[1]))
@@ -142,7 +141,8 @@ def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) 
 def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tuple[int, str]:
     """The position whose prediction is shown, and a title for it.
 
-    For a masked model, the first masked token; if there is none, the last word, masked in `inputs`.
+    For a masked model, that is the first mask token; if there is none, the last word is masked in
+    `inputs`.
     """
     ids, objective = inputs["input_ids"][0], scored.objective
     if isinstance(objective, NextToken):
@@ -171,6 +171,6 @@ def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tupl
 
 
 def token_name(scored: ScoredModel, number: int) -> str:
-    """A token's label, or its number if the tokenizer does not have it."""
+    """A token's label, or its id if it is not in the tokenizer's vocabulary."""
     piece = scored.tokenizer.convert_ids_to_tokens(number)
     return str(number) if piece is None else token_text(piece, scored.tokenizer.decode([number]))

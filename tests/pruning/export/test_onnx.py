@@ -27,7 +27,9 @@ from ...watching.tiny import output_of, ragged, tiny
     ("name", "heads"),
     [("llama", "L0H0 L0H1 L0H2 L1H0 L1H3")],  # each takes many seconds
 )
-def test_a_cut_model_says_the_same_in_onnxruntime(name: str, heads: str, tmp_path: Path) -> None:
+def test_a_cut_model_gives_the_same_output_in_onnxruntime(
+    name: str, heads: str, tmp_path: Path
+) -> None:
     path, f32 = tmp_path / "model.onnx", torch.float32
     model, inputs = tiny(name, batch=1, dtype=f32)
     cut(model, heads)
@@ -72,14 +74,14 @@ def test_short_inputs_large_models_and_bfloat16_are_rejected(
 
 
 class Wayward(nn.Module):
-    """A model whose course its data decide, which no fixed file can follow."""
+    """A model whose control flow depends on its data, which no fixed file can represent."""
 
     def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"logits": input_ids * 2.0 if input_ids.sum() > 3 else input_ids - 1.0}
 
 
 class Counting(nn.Module):
-    """A model that says something else at every call."""
+    """A model whose output differs at every call."""
 
     calls = 0
 

@@ -114,7 +114,7 @@ def test_the_plain_config_of_an_uncut_model_has_no_quantization() -> None:
 
 
 class Strange(LlamaForCausalLM):
-    """Someone's own model."""
+    """A model defined by a user."""
 
 
 def test_public_class_rejects_custom_classes() -> None:

@@ -1,4 +1,4 @@
-"""Sizes are those of the weights that are there, and two models are timed on the same input."""
+"""Sizes are those of the remaining weights, and two models are timed on the same input."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ POSITIONS = 19
 def test_sizes_of_a_cut_llama_follow_from_its_config() -> None:
     model, inputs = tiny("llama", dtype=torch.bfloat16)
     cut(model, [f"L{layer}H{head}" for layer in range(LAYERS) for head in range(3)])
-    cut(model, "L2H0 L2H1 L2H2")  # one KV head a layer is left, and none in the last
+    cut(model, "L2H0 L2H1 L2H2")  # one KV head per layer is left, and none in the last
     found = sizes_of(model, head_counts(model), positions=POSITIONS)
     heads, kv_heads, layers = 3, 1, 2
     attention = layers * 2 * WIDTH * SIZE * (heads + kv_heads)

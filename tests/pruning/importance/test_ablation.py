@@ -57,7 +57,7 @@ def assert_as_by_hand(
     *,
     with_means: bool,
 ) -> None:
-    """Every unit adds what silencing it adds."""
+    """Every unit's cost is the loss that silencing it adds."""
     batches = [sample.inputs for sample in task.samples]
     means = mean_outputs(task.model, batches) if with_means else None
     found = ablate(task, units, means=means)

@@ -47,7 +47,7 @@ def heads_of(name: str) -> tuple[HeadId, ...]:
 
 
 def away(name: str) -> Evaluation:
-    """The task with another reference than what the model gives, so that its loss has a slope."""
+    """The task with a reference other than the model's output, so that its loss has a slope."""
     task = task_of(name)
     if not task.objective.needs_reference:
         return task
@@ -150,7 +150,7 @@ def test_pull_and_michel_are_means_over_examples(name: str) -> None:
 
 @dataclass(frozen=True)
 class EveryAxis(Embedding):
-    """The axes of the embedding, one after the other, in the place of random projections."""
+    """The axes of the embedding, one after the other, instead of random projections."""
 
     axes: list[int] = field(default_factory=lambda: [0], compare=False)
 
@@ -294,7 +294,7 @@ def test_heads_that_a_loss_does_not_depend_on_have_no_gradient() -> None:
     is_seen = torch.tensor([head.stack == "text" for head in found.heads])
     assert torch.equal(found.michel > 0, is_seen)
     assert torch.equal(found.pull != 0, is_seen)
-    assert not found.interaction.any()  # of a loss that is but a number no curvature is known
+    assert not found.interaction.any()  # the curvature of a loss that is only a number is unknown
 
 
 def test_one_example_has_no_standard_error() -> None:

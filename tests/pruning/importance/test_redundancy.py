@@ -131,7 +131,7 @@ def test_too_few_rows_have_no_similarity() -> None:
 
 
 def acting(heads: Sequence[HeadId], matrix: Tensor, pull: float = 0.0) -> Gradients:
-    """Gradients of which only the interaction is known, and a pull that is the same for all."""
+    """Gradients with a given interaction and the same pull for all heads."""
     nothing = torch.zeros(len(heads)).double()
     return Gradients(
         heads=tuple(heads),

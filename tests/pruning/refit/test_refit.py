@@ -53,7 +53,7 @@ def task_on(model: nn.Module, name: str, *, batch: int = 8) -> Evaluation:
 def refitted(
     name: str, plan: list[str], *, variant: str = "full", uncut: nn.Module | None = None
 ) -> tuple[nn.Module, Evaluation, tuple[LayerFit, ...]]:
-    """The cut model after its refit, the uncut one's task, and what became of the layers."""
+    """The cut model after its refit, the uncut model's task, and the result for each layer."""
     uncut = model_of(name) if uncut is None else uncut
     task = task_on(uncut, name)
     model = copy.deepcopy(uncut)

@@ -94,7 +94,7 @@ def test_each_unit_is_cut_once_and_a_shorter_order_is_a_prefix(method: str) -> N
 
 
 @EACH
-def test_a_uniform_cut_removes_as_many_units_from_every_layer(method: str) -> None:
+def test_a_uniform_cut_removes_the_same_number_of_units_from_every_layer(method: str) -> None:
     order = order_units(method, problem_of("llama", is_uniform=True))
     for count in range(0, len(order.units) + 1, 3):
         assert set(Counter(layers_of(order)[:count]).values()) <= {count // 3}
@@ -167,7 +167,7 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     assert all(map(math.isnan, order.costs))  # a score is not a loss
 
 
-# What is known of the interaction of heads.
+# Interactions between heads.
 
 
 def planted(problem: CutSearch, interaction: torch.Tensor, pull: torch.Tensor) -> Gradients:

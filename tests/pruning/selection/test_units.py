@@ -1,4 +1,4 @@
-"""Units leave every layer's groups of one size."""
+"""Cutting units leaves all groups of a layer the same size."""
 
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.selection.methods import (

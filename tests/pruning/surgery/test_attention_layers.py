@@ -1,4 +1,4 @@
-"""Every row of the table of families is true of a model, and what is refused says why."""
+"""Every row in the table of families is true of a model, and refusals state the reason."""
 
 from dataclasses import replace
 

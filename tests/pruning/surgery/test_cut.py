@@ -73,7 +73,7 @@ def test_a_model_without_any_head_equals_a_silent_one(name: str) -> None:
 
 
 class Wrapped(nn.Module):
-    """A model of one's own around one of transformers, which gives what `pick` takes of it."""
+    """A user's model around one of transformers; its output is what `pick` returns."""
 
     def __init__(self, pick: Callable[[Tensor], object]) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ def test_a_second_cut_updates_a_modules_own_config() -> None:
     assert_close("phi3", output_of(run(twice, inputs)), output_of(run(once, inputs)))
 
 
-# What goes wrong is found before, or undone.
+# Errors are found before the cut, or the cut is undone.
 
 
 def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

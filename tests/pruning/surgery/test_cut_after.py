@@ -90,7 +90,7 @@ def last_in_two_steps(model: PreTrainedModel, ids: Tensor) -> Tensor:
 
 @each_plan
 @pytest.mark.parametrize("name", ["gpt2", "llama", "opt", "mpt"])
-def test_a_cut_model_says_the_same_in_two_steps(name: str, plan: Plan) -> None:
+def test_a_cut_model_gives_the_same_logits_in_two_steps(name: str, plan: Plan) -> None:
     model, inputs = tiny(name)
     cut(model, plan(model))
     want = run(model, {"input_ids": inputs["input_ids"]}).logits[:, -1]
@@ -213,11 +213,11 @@ def test_modules_with_a_config_of_their_own_follow_the_models_attention() -> Non
 
 
 class CutLlama(CutMixin, LlamaForCausalLM):
-    """A Llama that comes cut as its config says."""
+    """A Llama that is built with the cut in its config."""
 
 
 class CutFalcon(CutMixin, FalconForCausalLM):
-    """A Falcon that comes cut as its config says."""
+    """A Falcon that is built with the cut in its config."""
 
 
 def test_a_class_that_comes_cut_is_saved_and_loaded(tmp_path: Any) -> None:

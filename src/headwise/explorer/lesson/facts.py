@@ -1,4 +1,4 @@
-"""Everything that a lesson states, measured once on the learner's text.
+"""The facts that a lesson states, measured once on the learner's text.
 
 In: a ScoredModel, a text, and the layer, head and token that the learner chose. Out: Facts, with a
 trace of the layer, how its scores become weights, and how silencing each head affects the output.
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import NextFigure, Place, SpareHeadFigure
+from headwise.explorer.lesson.figures import Effects, NextFigure, Place, SpareHeadFigure
 from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
 from headwise.head_table import HeadTable
@@ -35,28 +35,13 @@ from headwise.watching.watch import watch
 
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
-MAX_CHARACTERS = 4000
-"""Largest number of characters that are tokenized: far more than MAX_TOKENS tokens have."""
 LARGEST, RESTING = 0.95, 0.5
-"""Upper limits for the head to show: its largest weight, and its weight on sink tokens."""
+"""Largest single weight and largest weight on sink tokens of a head that is easy to read."""
 CLEAR = 0.5
-"""The layer to show must have a gap of at least this share of the largest gap."""
+"""The chosen layer must have a gap of at least this share of the largest layer's gap."""
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 NUM_NEXT = 5
-"""Number of next tokens shown."""
-
-
-@dataclass(frozen=True)
-class Effects:
-    """How the output changes when each head is silenced."""
-
-    unit: Literal["cosine", "nats", "loss"]
-    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
-    heads: list[SpareHeadFigure]
-    """The layer's heads, largest effect first."""
-    next: list[NextFigure]
-    """A causal model's next tokens, likeliest first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +52,9 @@ class Scoring:
     scale: float
     softcap: float | None
     added: Float[Tensor, " key"]
-    """Numbers that the model adds for each position; -inf for tokens that cannot be seen."""
+    """Numbers that the model adds to each score; -inf for tokens that are masked."""
     sink: float | None
-    """A score that joins the softmax and belongs to no token."""
+    """A score that joins the softmax but belongs to no token; None if the head has none."""
 
     def weights(self, scores: Tensor) -> Float[Tensor, " key"]:
         """The row of weights for `scores`."""
@@ -102,7 +87,7 @@ class Facts:
     tokens: tuple[str, ...]
     """Every token, as the lesson shows it."""
     compared: ComparedRows
-    """The token's rows in all heads, without sink tokens."""
+    """The token's row in every head, without sink tokens."""
     shares: list[float]
     """Each head's share of the token's output, by the length of its contribution."""
     effects: Effects
@@ -110,7 +95,7 @@ class Facts:
     """Roles of the layer's heads; None if no scan table was given."""
 
     def quote(self, position: int) -> str:
-        """A token for use in a sentence, numbered if it occurs several times in the text."""
+        """A token in quotes, numbered if it occurs several times in the text."""
         token = self.tokens[position]
         turn = self.tokens[: position + 1].count(token)
         return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
@@ -127,13 +112,13 @@ class Facts:
 
     @cached_property
     def by_weight(self) -> list[int]:
-        """Positions that can be seen, largest weight first."""
+        """Positions that the token can attend to, largest weight first."""
         order = self.row.argsort(descending=True, stable=True).tolist()
         return [key for key in order if bool(self.scoring.added[key] > -math.inf)]
 
     @property
     def sees_one(self) -> bool:
-        """Whether only one token can be seen, as from the first token in a causal model."""
+        """Whether the token can attend to only one, as the first token of a causal model."""
         return len(self.by_weight) == 1
 
     @property
@@ -177,7 +162,7 @@ def lesson_facts(
     position: int | None,
     table: HeadTable | None,
 ) -> Facts:
-    """Read the text, choose a head and a token unless they are given, and trace the layer."""
+    """Read the text, choose a head and a token if they are not given, and trace the layer."""
     _check_model(scored)
     model = scored.model
     batch, where, is_cut = _read_text(scored, text)
@@ -186,9 +171,13 @@ def lesson_facts(
         raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
     with torch.no_grad(), in_evaluation(model), watch(model) as watched:
         forward_batch(model, batch.inputs)
-    calls = [call for call in watched.calls if isinstance(call, AttentionCall)]
-    if layer is not None and layer not in [call.layer for call in calls]:
-        raise OptionError(f"layer is {layer}: the model has layers 0..{calls[-1].layer}")
+    calls = [
+        call
+        for call in watched.calls
+        if isinstance(call, AttentionCall) and layer in (None, call.layer)
+    ]
+    if not calls:
+        raise OptionError(f"layer is {layer}: the model has layers 0..{watched.calls[-1].layer}")
     token_facts = batch.tokens[""]
     is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
     assert is_special is not None and is_mark is not None, "needs a tokenizer"
@@ -197,7 +186,7 @@ def lesson_facts(
         position = max((place for place in where if is_word[place]), default=where[-1])
     is_rest = is_special[0].cpu().clone()
     is_rest[0] = True
-    call, head = _choose_head(calls, is_rest, position, layer=layer, head=head)
+    call, head = _choose_head(calls, is_rest, position, head)
     traced = trace(model, batch.inputs, layer=call.layer, tokenizer=scored.tokenizer)
     steps = {
         name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
@@ -205,9 +194,8 @@ def lesson_facts(
     lengths = steps["contributions"][:, position].double().norm(dim=-1)
     roles = None
     if table is not None:
-        by_name = dict(zip(map(str, table.heads), table.df["roles"].tolist(), strict=True))
-        names = map(traced.name_of, range(traced.num_heads))
-        roles = [list(by_name.get(name, ())) for name in names]
+        by_name = dict(zip(map(str, table.heads), table.df["roles"], strict=True))
+        roles = [list(by_name[traced.name_of(head)]) for head in range(traced.num_heads)]
     with torch.no_grad(), in_evaluation(model):
         effects = _silencing_effects(scored, batch.inputs, traced, roles)
     return Facts(
@@ -247,24 +235,20 @@ def _check_model(scored: ScoredModel) -> None:
 
 
 def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
-    """The text's first tokens as a batch, their positions, and whether the text is longer.
-
-    Lone surrogates, which no tokenizer can read, become question marks.
-    """
-    full_text = text.strip().encode("utf-8", "replace").decode()
-    part = full_text[:MAX_CHARACTERS]
+    """The text's first tokens as a batch, their positions, and whether the text is longer."""
+    text = text.strip().encode("utf-8", "replace").decode()  # no tokenizer reads lone surrogates
     reader = Reader(scored.tokenizer, scored.model.config)
     before, after = reader.around
-    ids = reader.ids(part)
+    ids = reader.first_ids(text, MAX_TOKENS)
     if len(ids) < 2:
         raise OptionError(
-            f"text {part[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
+            f"text {text[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
             "short sentence"
         )
     read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
     batch = reader.batch([Window(0, (*before, *read_ids, *after))], scored.device)
     where = range(len(before), len(before) + len(read_ids))
-    return batch, where, len(read_ids) < len(ids) or len(part) < len(full_text)
+    return batch, where, len(read_ids) < len(ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,31 +256,24 @@ class _Candidate:
     call: AttentionCall
     head: int
     is_odd: bool
-    """Whether its row is hard to read: on sink tokens, on the token itself or on only one token."""
+    """Whether the row is hard to read: mostly on sinks or on the token itself, or on one token."""
     gap: float
-    """How much sharper its layer's heads are than their average."""
+    """How much sharper the layer's heads are than their average row."""
     worse: float
-    """Entropy, or if the row is odd, its weight on sink tokens; smaller is better."""
+    """The row's entropy or, if it is odd, its weight on sink tokens; smaller is better."""
 
 
 def _choose_head(
-    calls: Sequence[AttentionCall],
-    is_rest: Bool[Tensor, " key"],
-    position: int,
-    *,
-    layer: int | None,
-    head: int | None,
+    calls: Sequence[AttentionCall], is_rest: Bool[Tensor, " key"], position: int, head: int | None
 ) -> tuple[AttentionCall, int]:
     """The given head, or the one whose row for the token is easiest to read.
 
     That is the sharpest head that attends mostly, but not only, to one other ordinary token, in a
-    layer whose heads differ; if there is none, the head with the least weight on sink tokens: the
-    keys in `is_rest`, which are special tokens and the first token.
+    layer whose heads differ. If there is none, it is the head with the least weight on sink tokens,
+    which are the keys in `is_rest`: special tokens and the first token.
     """
     candidates = []
     for call in calls:
-        if layer not in (None, call.layer):
-            continue
         rows = call.weights()[0, :, position].detach().double().cpu()
         gap = compare_rows(rows, is_rest).gap
         for number, row in enumerate(rows):
@@ -308,9 +285,9 @@ def _choose_head(
             blur = float(torch.special.entr(row).sum())
             candidates.append(_Candidate(call, number, is_odd, gap, rest if is_odd else blur))
     if not candidates:
-        counts = [call.num_heads for call in calls if layer in (None, call.layer)]
-        where = "this model" if layer is None else f"layer {layer}"
-        raise OptionError(f"head is {head}: {where} has heads 0..{max(counts) - 1}")
+        most = max(call.num_heads for call in calls)
+        where = "this model" if len(calls) > 1 else f"layer {calls[0].layer}"
+        raise OptionError(f"head is {head}: {where} has heads 0..{most - 1}")
     clear = CLEAR * max((each.gap for each in candidates if not each.is_odd), default=0.0)
     best = min(candidates, key=lambda each: (each.is_odd, each.gap < clear, each.worse))
     return best.call, best.head
@@ -324,8 +301,11 @@ def _silencing_effects(
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
     config: Any = scored.model.config
     vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
-    parts = gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size)))
-    outputs = [_outputs_with_gates(scored, inputs, traced.prefix, part) for part in parts]
+    outputs = []
+    for part in gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size))):
+        copies = {name: value.repeat(len(part), 1) for name, value in inputs.items()}
+        with gate(scored.model, {traced.prefix: part}):
+            outputs.append(_output_to_compare(scored, copies))
     unchanged, silent = torch.cat(outputs).double().tensor_split([1])
     unit: Literal["cosine", "nats", "loss"] = "nats"
     likeliest: list[int] = []
@@ -362,16 +342,9 @@ def _silencing_effects(
     )
 
 
-def _outputs_with_gates(
-    scored: ScoredModel,
-    inputs: Mapping[str, Tensor],
-    layer: str,
-    gates: Float[Tensor, "copies heads"],
-) -> Tensor:
-    """The outputs to compare, one per row of `gates`; for a causal model, next-token logits."""
-    copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
-    with gate(scored.model, {layer: gates}):
-        if isinstance(scored.objective, Embedding | CustomLoss):
-            return scored.objective.output(scored.model, copies)
-        logits = read_logits(scored.model, copies)
-        return logits[:, -1] if isinstance(scored.objective, NextToken) else logits
+def _output_to_compare(scored: ScoredModel, inputs: Mapping[str, Tensor]) -> Tensor:
+    """The objective's output, or the model's logits; for a causal model, of the last token."""
+    if isinstance(scored.objective, Embedding | CustomLoss):
+        return scored.objective.output(scored.model, inputs)
+    logits = read_logits(scored.model, inputs)
+    return logits[:, -1] if isinstance(scored.objective, NextToken) else logits

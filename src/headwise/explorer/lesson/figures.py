@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SHOWN = 8
-"""How many numbers of a long vector are shown."""
+"""How many entries of a long vector are shown."""
 Matrix = list[list[float]]
 
 
@@ -59,7 +59,7 @@ class WhyManyFigure:
 
     place: Place
     keys: list[int]
-    """Compared positions: all but special tokens and the first, unless too few would be left."""
+    """Positions compared: all but special tokens and the first, unless too few would be left."""
     heads: list[RowFigure]
     single: RowFigure
     mean_entropy: float
@@ -111,7 +111,7 @@ class HeadsFigure:
     num_heads: int
     num_tokens: int
     columns: list[int]
-    """First column of the head, and one past its last."""
+    """The head's first column, and the column after its last."""
     groups: list[list[int]]
     """The heads that each KV head serves."""
     table: list[HeadCountFigure]
@@ -121,7 +121,7 @@ class HeadsFigure:
 class ScoresFigure:
     """One row of scores: the weights are softmax(softcap(scores * scale) + added).
 
-    `softcap(x)` is `softcap * tanh(x / softcap)`. A sink joins the softmax and has no token.
+    `softcap(x)` is `softcap * tanh(x / softcap)`. A sink joins the softmax but has no token.
     """
 
     place: Place
@@ -129,13 +129,13 @@ class ScoresFigure:
     scale: float
     softcap: float | None
     added: list[float | None]
-    """None for a token that cannot be seen."""
+    """None for a masked token."""
     sink: float | None
     weights: list[float]
     dragged: int
-    """Position of the token whose score is dragged first."""
+    """Position of the token whose score the learner is asked to drag."""
     step: float
-    """Change in a score that amounts to 1 after scaling."""
+    """Change in a score that is 1 after scaling."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class OwnerFigure:
     length: float
     share: float
     touched: int
-    """How many numbers of the output the head changes."""
+    """Number of output numbers that the head changes."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class OutputFigure:
     segregation_concat: float
     segregation_output: float
     difference: float
-    """Largest difference between the output and the sum of all contributions and the bias."""
+    """Largest difference between the output and the contributions plus the bias."""
     adds_up: bool
     output: list[float]
     bias: list[float] | None
@@ -207,20 +207,29 @@ class SpareHeadFigure:
     """0 if the output stays the same."""
     roles: list[str] | None
     next: list[float]
-    """Probabilities, without the head, of the tokens in `SpareFigure.next`."""
+    """Probabilities of the tokens in `SpareFigure.next` without the head."""
 
 
 @dataclass(frozen=True)
-class SpareFigure:
-    """The effect of silencing each head of the layer, largest first."""
+class Effects:
+    """How the output changes when each head of the layer is silenced."""
+
+    unit: Literal["cosine", "nats", "loss"]
+    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
+    heads: list[SpareHeadFigure]
+    """Largest effect first."""
+    next: list[NextFigure]
+    """A causal model's next tokens, likeliest first."""
+
+
+@dataclass(frozen=True)
+class SpareFigure(Effects):
+    """The effects, with a description of the measure and of the heads' roles."""
 
     place: Place
-    unit: Literal["cosine", "nats", "loss"]
     measure: str
     has_roles: bool
     role_words: dict[str, str]
-    next: list[NextFigure]
-    heads: list[SpareHeadFigure]
 
 
 FirstFigure = WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure

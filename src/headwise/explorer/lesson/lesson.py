@@ -24,8 +24,8 @@ def lesson(
 ) -> tuple[LessonStep, ...]:
     """The warm-up and the seven steps, on the first tokens of a text.
 
-    By default, they follow the last word and, of the heads in which that word attends mostly to
-    one other word, the sharpest. With a scan's `table`, the last step names the heads' roles.
+    By default, they follow the last word in the sharpest of the heads in which it attends mostly
+    to one other word. With a scan's `table`, the last step names the heads' roles.
     """
     facts = lesson_facts(scored, text, layer=layer, head=head, position=position, table=table)
     builders = (why_many, projections, heads, scores, mixing, output, spare)

@@ -21,7 +21,7 @@ from headwise.tracing.blur import ComparedRows
 from headwise.tracing.layer_trace import trace_layer
 
 TIE = 1e-3
-"""The numbers behind a question's options must differ by more than this."""
+"""The right option's number must differ from the others by more than this."""
 WARM_UP_STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
 
 
@@ -328,20 +328,19 @@ def heads(facts: Facts) -> LessonStep:
             num_tokens=len(facts.tokens),
             columns=[first, last + 1],
             groups=groups,
-            table=_head_count_table(d_model, num_heads, d_key, len(facts.tokens)),
+            table=_head_count_table(facts),
         ),
     )
 
 
-def _head_count_table(
-    d_model: int, num_heads: int, d_key: int, num_tokens: int
-) -> list[figures.HeadCountFigure]:
-    """A row for every head count that divides the width, and for the model's own head count."""
+def _head_count_table(facts: Facts) -> list[figures.HeadCountFigure]:
+    """A row for every head count that divides the width, and for the model's own."""
+    own, num_tokens = (facts.trace.num_heads, facts.call.queries.shape[-1]), len(facts.tokens)
     choices = {
         (choice.num_heads, choice.d_key): list(choice.remarks)
-        for choice in head_choices(d_model, length=num_tokens)
+        for choice in head_choices(facts.d_model, length=num_tokens)
     }
-    choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
+    choices.setdefault(own, ["heads do not share out d_model here"])
     return [
         figures.HeadCountFigure(
             num_heads=count,
@@ -350,7 +349,7 @@ def _head_count_table(
             scores=count * num_tokens**2,
             multiply_adds=count * size * num_tokens**2,
             remarks=remarks,
-            is_own=(count, size) == (num_heads, d_key),
+            is_own=(count, size) == own,
         )
         for (count, size), remarks in sorted(choices.items())
     ]

@@ -8,7 +8,7 @@ import math
 import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from headwise.errors import OptionError
@@ -16,7 +16,6 @@ from headwise.explorer.lesson.figures import AnswerVerdict, QuestionAnswer, Step
 from headwise.explorer.lesson.token_text import number
 
 LONGEST_ANSWER = 60
-"""Largest number of characters in an answer."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class QuizQuestion(QuestionAnswer):
     answer: int | float
     """Index of the right option, or the right number."""
     tolerance: float
-    """Largest error with which a number still counts as right."""
+    """Largest error at which a number still counts as right."""
     why: str
     """Explanation shown after any answer, right or wrong."""
 
@@ -38,9 +37,7 @@ class LessonStep(StepAnswer):
     question: QuizQuestion
 
 
-def number_question(
-    text: str, answer: int | float, why: str, tolerance: float = 0.0
-) -> QuizQuestion:
+def number_question(text: str, answer: float, why: str, tolerance: float = 0.0) -> QuizQuestion:
     """A question whose answer is a number."""
     return QuizQuestion(text, "number", [], answer, tolerance, why)
 
@@ -60,9 +57,9 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
 
 def step_answer(step: LessonStep) -> StepAnswer:
     """The step without the right answer and its explanation."""
-    values = {field.name: getattr(step, field.name) for field in fields(StepAnswer)}
     quiz = step.question
-    return StepAnswer(**values | {"question": QuestionAnswer(quiz.text, quiz.kind, quiz.options)})
+    question = QuestionAnswer(quiz.text, quiz.kind, quiz.options)
+    return StepAnswer(**{**vars(step), "question": question})
 
 
 def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
@@ -89,13 +86,12 @@ def _option_index(options: list[str], answer: str | int | float) -> int:
         return options.index(str(answer))
     digits = re.fullmatch(r"\s*([0-9]{1,3})(?:\.0)?\s*", str(answer))
     if digits is None or int(digits[1]) >= len(options):
-        last = len(options) - 1
-        raise OptionError(f"answer is {reprlib.repr(answer)}: choose one of 0..{last}")
+        raise OptionError(f"answer is {reprlib.repr(answer)}: choose one of 0..{len(options) - 1}")
     return int(digits[1])
 
 
 def _possible_numbers(answer: str | int | float) -> list[float]:
-    """Numbers that an answer can mean: a comma may be a decimal point or separate thousands."""
+    """Numbers that an answer can mean: commas are decimal points or separate thousands."""
     text = str(answer).strip().replace("\N{MINUS SIGN}", "-")
     match = re.fullmatch(r"([-+]?[0-9.,]+(?:[eE][-+]?[0-9]{1,3})?)\s*(%?)", text)
     numbers = []

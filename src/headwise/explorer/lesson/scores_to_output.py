@@ -6,8 +6,10 @@ In: Facts. Out: LessonSteps. many_heads.py has the others.
 import math
 from itertools import chain
 
+from torch import Tensor
+
 from headwise.explorer.lesson import figures
-from headwise.explorer.lesson.facts import Effects, Facts
+from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.many_heads import TIE
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
@@ -22,7 +24,7 @@ MEASURES = {
     "nats": "divergence of the model's prediction without the head from the untouched one, in nats",
     "loss": "how far the loss moves without the head",
 }
-"""The distance that the bars show, by unit."""
+"""Description of the effect that the bars show, by unit."""
 
 
 def scores(facts: Facts) -> LessonStep:
@@ -119,7 +121,7 @@ def _raising_sentence(facts: Facts) -> str:
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
-    """Ask for a weight after its score is raised or, if none would change, for a token count."""
+    """Ask for a weight after its score is raised; if none would change, ask for a token count."""
     scoring, step = facts.scoring, 1 / facts.scoring.scale
     best, best_gain, answer = 0, 0.0, 0.0
     for key in facts.by_weight:
@@ -190,7 +192,7 @@ def mixing(facts: Facts) -> LessonStep:
             "small value fetches little.",
         ],
         exercise="Point at a token and see what it brings to each number of the mixed vector.",
-        question=_mixing_question(facts),
+        question=_mixing_question(facts, values, parts),
         figures=figures.MixingFigure(
             place=facts.place,
             d_value=len(mixed),
@@ -204,11 +206,9 @@ def mixing(facts: Facts) -> LessonStep:
     )
 
 
-def _mixing_question(facts: Facts) -> QuizQuestion:
-    """Ask for the largest product shown, ignoring the token with the largest weight."""
-    values = facts.steps["values"][facts.kv_head].double()[:, : figures.SHOWN]
-    parts = facts.row[:, None] * values
-    sizes = parts.abs()
+def _mixing_question(facts: Facts, values: Tensor, parts: Tensor) -> QuizQuestion:
+    """Ask for the largest product shown, except those of the token with the largest weight."""
+    sizes = parts[:, : figures.SHOWN].abs()
     if not facts.sees_one:
         sizes[facts.by_weight[0]] = -1
     key, column = divmod(int(sizes.argmax()), sizes.shape[1])
@@ -276,7 +276,14 @@ def output(facts: Facts) -> LessonStep:
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ],
         exercise="Switch between before and after Wo and watch one head's colour spread.",
-        question=_output_question(facts, d_value, this_head.touched),
+        question=number_question(
+            f"{facts.name} fills {d_value} columns of the concat. How many of the "
+            f"{facts.d_model:,} numbers of the output does it change?",
+            this_head.touched,
+            f"Its {d_value} numbers meet {d_value} rows of Wo, and each row has {facts.d_model:,} "
+            f"columns: counted here, {this_head.touched:,} of {facts.d_model:,} output numbers "
+            "contain something of it.",
+        ),
         figures=figures.OutputFigure(
             place=facts.place,
             d_model=facts.d_model,
@@ -289,17 +296,6 @@ def output(facts: Facts) -> LessonStep:
             bias=None if bias is None else bias[: figures.SHOWN].tolist(),
             heads=owners,
         ),
-    )
-
-
-def _output_question(facts: Facts, d_value: int, touched: int) -> QuizQuestion:
-    return number_question(
-        f"{facts.name} fills {d_value} columns of the concat. How many of the {facts.d_model:,} "
-        "numbers of the output does it change?",
-        touched,
-        f"Its {d_value} numbers meet {d_value} rows of Wo, and each row has {facts.d_model:,} "
-        f"columns: counted here, {touched:,} of {facts.d_model:,} output numbers contain "
-        "something of it.",
     )
 
 
@@ -321,15 +317,13 @@ def spare(facts: Facts) -> LessonStep:
         exercise="Silence the heads one after the other and see which moves the answer most.",
         question=_spare_question(facts),
         figures=figures.SpareFigure(
+            **vars(effects),
             place=facts.place,
-            unit=effects.unit,
             measure=MEASURES[effects.unit],
             has_roles=roles is not None,
             role_words={
                 role: ROLES[role].meaning if role in ROLES else "" for role in chain(*roles or [])
             },
-            next=effects.next,
-            heads=effects.heads,
         ),
     )
 
@@ -341,12 +335,8 @@ def _roles_sentences(facts: Facts) -> str:
             f"{start}Some look one token back, some at separators, some from a verb to its "
             "subject. Press Find roles in the Heads panel, and this step will name such roles."
         )
-    own_roles = facts.roles[facts.head]
-    named = (
-        f"calls {facts.name} {join_words(own_roles)}"
-        if own_roles
-        else f"finds no role for {facts.name}"
-    )
+    roles = join_words(facts.roles[facts.head])
+    named = f"calls {facts.name} {roles}" if roles else f"finds no role for {facts.name}"
     without = facts.roles.count([])
     return (
         f"{start}The scan, which measures where heads look on many texts, {named}; "
@@ -355,7 +345,7 @@ def _roles_sentences(facts: Facts) -> str:
     )
 
 
-def _effect_sentence(effects: Effects) -> str:
+def _effect_sentence(effects: figures.Effects) -> str:
     least = effects.heads[-1]
     without = f"Without {least.name}, the one missed least,"
     if effects.next:
@@ -374,7 +364,7 @@ def _effect_sentence(effects: Effects) -> str:
 
 
 def _spare_question(facts: Facts) -> QuizQuestion:
-    """Ask which of several heads is missed most; none of them ties with it."""
+    """Ask which of several heads the model misses most; no other option comes close."""
     trace, (most, *others) = facts.trace, facts.effects.heads
     below = [head.name for head in others if most.effect - head.effect > TIE]
     if not below:
@@ -402,7 +392,7 @@ def _spare_question(facts: Facts) -> QuizQuestion:
     )
 
 
-def _most_clause(effects: Effects) -> str:
+def _most_clause(effects: figures.Effects) -> str:
     most = effects.heads[0]
     size = number(most.effect)
     if effects.next:

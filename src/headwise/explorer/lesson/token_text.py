@@ -9,10 +9,9 @@ import unicodedata
 from collections.abc import Sequence
 
 LONGEST_TOKEN = 24
-"""Largest number of characters of a token that a sentence shows."""
+"""Largest number of characters that a sentence shows of a token."""
 HIDDEN = "\N{MIDDLE DOT}"
-MOST_PLACES = 10
-"""Largest number of digits after the decimal point."""
+MOST_DECIMALS = 10
 
 
 def visible(token: str) -> str:
@@ -49,8 +48,8 @@ def number(value: int | float) -> str:
         return digits
     if abs(value) >= 1:
         return f"{value:.0f}"
-    places = 2 - math.floor(math.log10(abs(value)))
-    return f"{value:.{places}f}" if places <= MOST_PLACES else f"{value:.1e}"
+    decimals = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:.{decimals}f}" if decimals <= MOST_DECIMALS else f"{value:.1e}"
 
 
 def power(value: float) -> str:

@@ -272,13 +272,13 @@ export interface Similarity {
 }
 
 export interface SpareFigure {
-  place: Place;
   unit: "cosine" | "nats" | "loss";
+  heads: SpareHeadFigure[];
+  next: NextFigure[];
+  place: Place;
   measure: string;
   has_roles: boolean;
   role_words: Record<string, string>;
-  next: NextFigure[];
-  heads: SpareHeadFigure[];
 }
 
 export interface SpareHeadFigure {
