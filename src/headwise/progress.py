@@ -1,4 +1,4 @@
-"""Progress: how long-running work reports how far along it is, and how a caller stops it."""
+"""Progress: how a long task reports how far along it is, and how a caller stops it."""
 
 from typing import Protocol, runtime_checkable
 

@@ -18,7 +18,7 @@ DTYPES: dict[str, Any] = dict(int="int64", float="float64", bool="bool", text="s
 
 
 def tidy_table(df: pd.DataFrame) -> pd.DataFrame:
-    """A sorted copy with stack, layer, head and roles first, and a checked dtype per column."""
+    """A sorted copy with stack, layer, head and roles first, and each column's dtype checked."""
     names = [str(name) for name in df.columns]
     missing = [name for name in PLACE if name not in names]
     if missing:

@@ -142,7 +142,7 @@ class GrowingCache(KeyValueCache):
 
 
 class FixedCache(KeyValueCache):
-    """Keeps up to `capacity` positions in memory allocated once."""
+    """Keeps up to `capacity` positions in memory that is allocated once."""
 
     def __init__(self, capacity: int) -> None:
         """Start empty; memory for `capacity` positions is allocated at the first `append`."""

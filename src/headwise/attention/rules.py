@@ -131,8 +131,8 @@ def _check_window(window: Window | None) -> None:
     )
     if not are_counts or (isinstance(window, tuple) and len(window) != 2):
         raise OptionError(
-            f"window is {window}: it must be a positive number of keys, or (before, after) "
-            "with each at least 0 or None",
+            f"window is {window}: it must be a positive number of keys, or a pair (before, after) "
+            "in which each is None or at least 0",
             option="window",
         )
 

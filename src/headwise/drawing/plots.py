@@ -141,7 +141,7 @@ class PlotAxis:
     def ticks(self) -> list[float]:
         """Two or more round numbers on the axis, with at most six steps between them.
 
-        On a log axis they are powers of ten, and 2 and 5 times each if there are few powers.
+        On a log axis they are powers of ten, plus 2 and 5 times each if there are only a few.
 
         >>> PlotAxis(0.0, 47.0, start=0.0, end=1.0).ticks()
         [0.0, 10.0, 20.0, 30.0, 40.0]

@@ -130,7 +130,7 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
     if not counts:
         raise OptionError("batches is empty: pass at least one batch", option="batches")
     if not all(counts.values()):
-        raise OptionError("batches has only padding: pass batches with tokens", option="batches")
+        raise OptionError("batches contains only padding: pass tokens too", option="batches")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
 
 
@@ -162,7 +162,7 @@ def _fit_mean(mean: Tensor, mixed: Tensor, site: Site) -> Float[Tensor, "heads 1
     if mean.shape != (heads, size):
         raise OptionError(
             f"the mean outputs for {site.layer_name} have shape {list(mean.shape)}, but its heads "
-            f"output [heads {heads}, d_value {size}]: measure them on this model"
+            f"output [heads {heads}, d_value {size}]: measure the means on this model"
         )
     return mean.to(mixed)[:, None]
 

@@ -123,8 +123,8 @@ class SequenceWeights:
         """Range of keys that each query may see, given its position.
 
         If only weights are known, it is the narrowest band around the positive weights of all
-        heads. A weight of 0 inside it need not mean that the key is hidden: half precision rounds
-        weights under 6e-8 to 0.
+        heads. A weight of 0 inside it does not always mean that the key is hidden: half precision
+        rounds weights below 6e-8 to 0.
         """
         if self.computation is not None:
             return self.computation.band

@@ -215,7 +215,7 @@ class Effects:
     """How the output changes when each head of the layer is silenced."""
 
     unit: Literal["cosine", "nats", "loss"]
-    """Unit of each `value`: cosine to the unchanged output, divergence from it, or the loss."""
+    """Unit of each `value`: cosine or divergence from the unchanged output, or the loss."""
     heads: list[SpareHeadFigure]
     """Largest effect first."""
     next: list[NextFigure]

@@ -21,7 +21,7 @@ from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.watch import watch
 
 LEAST_CORRELATION = 0.3
-"""Two heads are linked only if their effects on the output correlate at least this much."""
+"""Two heads are linked only if the correlation of their effects on the output is this high."""
 LEAST_CKA = 0.2
 """Two heads are linked only if the linear CKA between their outputs is at least this."""
 FEWEST_ROWS = 4
