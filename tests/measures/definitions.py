@@ -87,8 +87,28 @@ def copies(ids: list[int], shift: int) -> Pick:
     return pick
 
 
+def where_seen(pick: Pick, needed: Pick, allowed: Tensor, least: int = 1) -> Pick:
+    """The pick, defined only for rows that see at least `least` of the keys in `needed`."""
+
+    def pick_if_seen(q: int) -> list[int] | None:
+        keys = needed(q)
+        return pick(q) if keys is not None and allowed[q, keys].sum() >= least else None
+
+    return pick_if_seen
+
+
 def picks(case: Case) -> dict[str, Pick]:
-    """Every class of keys that attention is summed over, by column."""
+    """Every class of keys that attention is summed over, by column: rows that see one count."""
+    classes = all_picks(case)
+    needed = classes | {"text_induction": classes.get("duplicate")}
+    least = {"first4": 4}
+    return {
+        name: where_seen(pick, needed[name], case.allowed, least.get(name, 1))
+        for name, pick in classes.items()
+    }
+
+
+def all_picks(case: Case) -> dict[str, Pick]:
     classes = {"first": first(1, case.is_cross), "first4": first(4, case.is_cross)}
     if not case.is_cross:
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
@@ -151,7 +171,7 @@ def confidence(case: Case) -> dict[str, Tensor]:
         place = case.weights.argmax(-1) - torch.arange(case.num_queries)
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
         for name, offset in offsets.items():
-            has_key = mass(case.weights, at(offset, case.num_keys)).isfinite()
+            has_key = mass(case.weights, picks(case)[name]).isfinite()
             is_largest = (place == offset).to(case.weights)
             columns[f"largest_{name}"] = torch.where(has_key, is_largest, NAN)
     return columns

@@ -65,7 +65,7 @@ def sentences(count: int = 60) -> list[ProbeSentence]:
         gap = generator.randrange(1, 7)
         words = [*fill[:start], noun, *fill[start : start + gap], VERB_OF[noun]]
         words += fill[start + gap :]
-        arc = Arc("subject-verb", dependent=start, governor=start + gap + 1)
+        arc = Arc("nsubj", dependent=start, governor=start + gap + 1)
         examples.append(ProbeSentence(tuple(words), (arc,)))
     return examples
 

@@ -62,5 +62,5 @@ def test_the_head_one_back_looks_one_back(table: HeadTable) -> None:
 
 def test_the_relation_is_named_with_the_role(table: HeadTable) -> None:
     row = table["L2H0"]
-    assert row["syntactic_detail"] == "subject-verb, governor"
+    assert row["syntactic_detail"] == "nsubj (verb -> subject)"
     assert row["syntactic_score"] > 0.95 > row["syntactic_baseline"] + 0.3

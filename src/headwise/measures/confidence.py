@@ -55,7 +55,7 @@ class Confidence(Measure):
                 "sees ordinary", lambda: (view.count_seen(~is_special[None])[0] > 0).all(0)
             )
         columns = {"confidence": RowValues(sums["confidence"], is_defined)}
-        for name, has_key in Offsets().rows(view.layout).items():
+        for name, has_key in Offsets().rows(view).items():
             is_largest = sums[name] >= sums["largest"]
             columns[f"largest_{name}"] = RowValues(is_largest.to(sums["largest"]), has_key)
         return columns

@@ -21,10 +21,12 @@ class Masses(MassMeasure):
 
     columns: ClassVar[dict[str, str]] = with_value_columns(
         {
-            "first": "Mean weight on the first token, over the rows after it, 0 to 1.",
-            "first4": "Mean weight on the first four tokens, over the rows after them, 0 to 1.",
-            "special": "Mean weight on special tokens such as [CLS], [SEP] or BOS, 0 to 1.",
-            "punctuation": "Mean weight on punctuation, 0 to 1.",
+            "first": "Mean weight on the first token, over the later rows that may see it, 0 to 1.",
+            "first4": "Mean weight on the first four tokens, over the later rows that may see them "
+            "all, 0 to 1.",
+            "special": "Mean weight on special tokens such as [CLS], [SEP] or BOS, over the rows "
+            "that may see one, 0 to 1.",
+            "punctuation": "Mean weight on punctuation, over the rows that may see some, 0 to 1.",
         }
     )
 
@@ -38,15 +40,24 @@ class Masses(MassMeasure):
                 features[f"value_{name}"] = keys * view.value_norms
         return features
 
-    def rows(self, layout: RowLayout) -> dict[str, Tensor | None]:
-        """For classes of first tokens, the rows after those tokens; for other classes, all rows."""
-        rows: dict[str, Tensor | None] = dict.fromkeys(key_classes(layout))
-        if layout.is_cross:
-            return rows
-        return layout.once(
-            "rows of classes",
-            lambda: rows | {name: layout.places >= size for name, size in FIRST.items()},
-        )
+    def rows(self, view: SequenceView) -> dict[str, Tensor]:
+        """The rows that may see a key of each class; for first tokens, all of them, from behind."""
+        layout = view.layout
+
+        def find() -> dict[str, Tensor]:
+            classes = key_classes(layout)
+            counts = view.count_seen(torch.stack(list(classes.values())))
+            least = [FIRST.get(name, 1) for name in classes]
+            sees = {
+                name: (count >= number).all(0)
+                for name, count, number in zip(classes, counts, least, strict=True)
+            }
+            behind = {} if layout.is_cross else FIRST
+            return sees | {
+                name: sees[name] & (layout.places >= size) for name, size in behind.items()
+            }
+
+        return layout.once("rows of classes", find)
 
 
 def key_classes(layout: RowLayout) -> dict[str, Bool[Tensor, " key"]]:

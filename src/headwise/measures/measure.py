@@ -133,14 +133,14 @@ def with_value_columns(masses: Mapping[str, str]) -> dict[str, str]:
 class MassMeasure(Measure):
     """Masses, each the sum of a row's weights on some keys, and their value-weighted shares."""
 
-    def rows(self, layout: RowLayout) -> Mapping[str, Bool[Tensor, " query"] | None]:
-        """The rows where each mass is defined, by name; None if it is defined on all."""
+    def rows(self, view: SequenceView) -> Mapping[str, Bool[Tensor, " query"]]:
+        """The rows where each mass is defined, by name: those that may see a key it counts."""
         raise NotImplementedError
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """The masses and, if values are known, their value-weighted shares."""
         columns = {}
-        for name, is_defined in self.rows(view.layout).items():
+        for name, is_defined in self.rows(view).items():
             columns[name] = RowValues(sums[name], is_defined)
             if view.value_norms is not None:
                 columns[f"value_{name}"] = RowValues(sums.value_share(name), is_defined)

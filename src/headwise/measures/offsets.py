@@ -48,14 +48,15 @@ class Offsets(MassMeasure):
             if offset <= 0 or not layout.is_causal
         }
 
-    def rows(self, layout: RowLayout) -> dict[str, Bool[Tensor, " query"]]:
-        """The rows that have a key at each offset."""
-
-        def find() -> dict[str, Tensor]:
-            keys = {name: layout.places + OFFSETS[name] for name in self.pairs(layout)}
-            return {name: (key >= 0) & (key < layout.num_keys) for name, key in keys.items()}
-
-        return layout.once("rows with key", find)
+    def rows(self, view: SequenceView) -> dict[str, Bool[Tensor, " query"]]:
+        """The rows that may see a key at each offset."""
+        layout = view.layout
+        return layout.once(
+            "rows with key",
+            lambda: {
+                name: view.sees(layout.places + OFFSETS[name]).all(0) for name in self.pairs(layout)
+            },
+        )
 
 
 def _pairs_at(offset: int, places: Int[Tensor, " row"]) -> RowsAndKeys:

@@ -41,9 +41,10 @@ class Repeats(MassMeasure):
         by_token = layout.tokens.by_token
         return {name: partial(_earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
 
-    def rows(self, layout: RowLayout) -> dict[str, Tensor]:
-        """The rows whose token has occurred before."""
-        return dict.fromkeys(SHIFTS, layout.has_copy)
+    def rows(self, view: SequenceView) -> dict[str, Tensor]:
+        """The rows that may see an earlier copy of their token."""
+        rows = view.layout.once("rows with a copy", lambda: (copies_seen(view) > 0).all(0))
+        return dict.fromkeys(SHIFTS, rows)
 
 
 def _earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> RowsAndKeys:

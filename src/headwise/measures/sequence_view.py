@@ -93,12 +93,6 @@ class RowLayout:
         return self.rows + self.band.offset
 
     @cached_property
-    def has_copy(self) -> Bool[Tensor, " query"]:
-        """Which rows have their token at an earlier key as well; not for cross attention."""
-        assert self.tokens is not None
-        return self.tokens.has_copy[self.places]
-
-    @cached_property
     def seen_range(self) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
         """First key that each row sees, and the key after its last one; only without a mask."""
         return self.band.range_of(self.rows, self.num_keys)

@@ -8,7 +8,7 @@ from torch import Tensor
 from headwise.measures.masses import Masses, key_classes
 from headwise.measures.measure import Measure, RowValues, Sums
 from headwise.measures.offsets import OFFSETS, Offsets
-from headwise.measures.repeats import copies_seen
+from headwise.measures.repeats import Repeats, copies_seen
 from headwise.measures.sequence_view import SequenceView, positive
 
 
@@ -30,14 +30,14 @@ def _uniform_columns(view: SequenceView) -> dict[str, RowValues]:
     layout, seen = view.layout, positive(view.seen)
     masses: dict[str, tuple[Tensor, Tensor | None]] = {
         name: (view.sees(layout.places + OFFSETS[name]), has_key)
-        for name, has_key in Offsets().rows(layout).items()
+        for name, has_key in Offsets().rows(view).items()
     }
     classes = key_classes(layout)
     counts = view.count_seen(torch.stack(list(classes.values())))
-    rows = Masses().rows(layout)
+    rows = Masses().rows(view)
     masses |= {name: (count, rows[name]) for name, count in zip(classes, counts, strict=True)}
     if layout.tokens is not None and not layout.is_cross:
-        masses["duplicate"] = (copies_seen(view), layout.has_copy)
+        masses["duplicate"] = (copies_seen(view), Repeats().rows(view)["duplicate"])
     return {
         f"uniform_{name}": RowValues((count / seen).expand(layout.num_heads, -1), is_defined)
         for name, (count, is_defined) in masses.items()

@@ -96,11 +96,6 @@ class KeyTokens:
         begin[order] = torch.where(is_first, ranks, 0).cummax(0).values
         return CopyIndex(order, rank, begin)
 
-    @cached_property
-    def has_copy(self) -> Bool[Tensor, " key"]:
-        """Whether the token at each position also occurs earlier."""
-        return self.by_token.rank > self.by_token.begin
-
 
 class TokenKinds:
     """Determines which of a tokenizer's tokens are special and which are punctuation."""
