@@ -126,11 +126,17 @@ def test_prose_of_the_package_reads_naturally() -> None:
     assert report(texts) == []
 
 
+def without_examples(page: str) -> str:
+    """The page with blank lines for code and output, which may quote texts that models read."""
+    fenced = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    return fenced.sub(lambda block: "\n" * block[0].count("\n"), page)
+
+
 def test_pages_read_naturally() -> None:
     texts = (
         Prose(f"{page.name}:{number}", line, False)
         for page in PAGES
-        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
+        for number, line in enumerate(without_examples(page.read_text("utf-8")).splitlines(), 1)
     )
     assert report(texts) == []
 

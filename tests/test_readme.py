@@ -41,7 +41,7 @@ def printed_at(command: str) -> str:
 
 
 TRANSCRIPTS = transcripts(README)
-SCAN = "headwise scan | head -14"
+SCAN = "headwise scan | head -24"
 """The README shows the first lines of this command; docs/scan.md shows all of them."""
 QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0] and one[0] != SCAN]
 """Commands that print quickly; those that write a model are only checked to exist."""

@@ -65,6 +65,7 @@ from .pruning.selection.curve import Curve as Curve
 from .pruning.selection.cut_plan import CutPlan as CutPlan
 from .pruning.settings import Amount as Amount, PruneSettings as PruneSettings
 from .pruning.surgery.cut import Surgery as Surgery, cut as cut
+from .reading.corpus import corpus as corpus
 from .reading.labels import Labels as Labels
 from .scans.folder import Scan as Scan
 from .scans.scan import scan as scan

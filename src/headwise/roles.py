@@ -24,8 +24,6 @@ class Role:
     """Meaning of the role's score, as a noun phrase."""
 
 
-_RELATION_HALF = "in the half of the sentences where its lead over its baseline is smaller"
-
 ROLES: Mapping[str, Role] = MappingProxyType(
     {
         role.name: role
@@ -48,19 +46,17 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             Role(
                 *("syntactic", "Y", "green", "#1b7a3d"),
                 "Finds a word's grammatical partner. Unknown: whether the model uses it.",
-                f"how often its largest weight finds the partner, {_RELATION_HALF}",
+                "how often its largest weight finds the partner in natural sentences",
             ),
             Role(
                 *("semantic", "M", "cyan", "#0b7285"),
-                "Links words of related meaning in the probe sentences. Unknown: whether it "
-                "does so in other text.",
-                f"how often it picks the related word among candidates, {_RELATION_HALF}",
+                "Links words of related meaning. Unknown: whether the model uses the link.",
+                "how often it picks the related word among candidates in natural sentences",
             ),
             Role(
                 *("coreference", "C", "magenta", "#8e3aa8"),
-                "Looks back at a mention of the same thing. Unknown: whether it resolves "
-                "references.",
-                f"how often it picks the right mention among candidates, {_RELATION_HALF}",
+                "Links a pronoun and the word it stands for. Unknown: whether it resolves it.",
+                "how often it picks the right noun among candidates in running text",
             ),
             Role(
                 *("induction", "I", "bright_blue", "#4338ca"),
@@ -80,6 +76,9 @@ ROLES: Mapping[str, Role] = MappingProxyType(
         )
     }
 )
+
+RELATIONAL = ("syntactic", "semantic", "coreference")
+"""Roles about pairs of words, which rest on sentences with gold relations."""
 
 UNKNOWN_ROLE = Role(
     *("other", "?", "bold", "#3b4048"), "A role that headwise does not know.", "not known"

@@ -8,6 +8,7 @@ import pytest
 
 from headwise.head_table import HeadTable
 from headwise.probes.builtin import builtin_sentences
+from headwise.probes.natural import natural_sentences
 from headwise.roles import ROLES
 
 from ..models.test_loading import save
@@ -34,9 +35,10 @@ def test_without_a_folder_minilm_is_scanned_first(
     headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    few = builtin_sentences(4, 0)
+    few, some = builtin_sentences(4, 0), natural_sentences()[::9]
     monkeypatch.setattr("headwise.scans.scan.REPEATED_WINDOWS", 4)
     monkeypatch.setattr("headwise.scans.scan.builtin_sentences", lambda *_: few)
+    monkeypatch.setattr("headwise.scans.scan.natural_sentences", lambda: some)
     ran = headwise("report")
     assert (ran.code, ran.err) == (0, "")
     assert "72 heads in 6 layers" in ran.out and "wrote report.html" in ran.out
@@ -50,7 +52,7 @@ def test_without_a_folder_minilm_is_scanned_first(
     assert "Attention map of L0H2 over 17 tokens" in page
     assert "The largest weight between two tokens is 1.00" in page  # the token before
     assert all(role in read.text for role in ROLES)
-    assert "The ferry to Marlow Island" in read.text
+    assert "Councillors in Ebdonshire voted" in read.text
     assert "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db" in read.text
 
 

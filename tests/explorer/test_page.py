@@ -126,7 +126,7 @@ def test_one_head_is_shown_in_every_view(chrome: Browser, site: str, tmp_path: P
 def test_the_grid_is_coloured_sorted_filtered_and_scanned(
     chrome: Browser, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = partial(ScanJob.of, settings=ScanSettings(per_relation=25, probe=True))
+    few = partial(ScanJob.of, settings=ScanSettings(per_relation=25, max_sentences=300, probe=True))
     monkeypatch.setattr(ScanJob, "of", few)
     with page_at(chrome, site) as page:
         page.select_option("#colour", "normalised_entropy")

@@ -24,8 +24,11 @@ def gold_head(sentence: ProbeSentence, rng: torch.Generator) -> Tensor:
 
 
 def shuffled(weights: Tensor, rng: torch.Generator) -> Tensor:
-    """The same rows in another order: equally sharp, but about other words."""
-    return weights[torch.randperm(len(weights), generator=rng)]
+    """The same rows in another order, none in its place: as sharp, and about other words."""
+    order = torch.randperm(len(weights), generator=rng)
+    shuffled_rows = torch.empty_like(weights)
+    shuffled_rows[order] = weights[order.roll(1)]
+    return shuffled_rows
 
 
 def planted_weights(sentence: ProbeSentence, seed: int = 0) -> Tensor:

@@ -14,6 +14,7 @@ from headwise.probes.accuracy import (
     BEST_COLUMNS,
     COLUMNS,
     RelationHits,
+    _discoveries,
     best_heads,
     make_table,
 )
@@ -115,7 +116,7 @@ def random_counts(
     return RelationHits(
         "obj",
         "head",
-        rng.permutation(97)[:sentences],
+        rng.permutation(97)[:sentences] % 2,
         arcs,
         rng.binomial(arcs[:, None], 0.4, (sentences, heads)).astype(numpy.uint16),
         rng.binomial(arcs[:, None], 0.3, (sentences, len(BASELINES))).astype(numpy.uint16),
@@ -138,22 +139,51 @@ def test_permuting_heads_permutes_rows_and_nothing_else(seed: int, order: list[i
 def test_figures_are_those_of_the_definition(seed: int) -> None:
     counts = random_counts(seed)
     frame = one_table(counts)
-    is_even = counts.sentence % 2 == 0
-    leads = {}
-    for name, half in (("even", is_even), ("odd", ~is_even)):
+    leads = numpy.zeros(counts.hits.shape, dtype=int)
+    is_replicated = numpy.ones(NUM_HEADS, dtype=bool)
+    for number in (0, 1):
+        half = counts.half == number
         best_elsewhere = counts.baselines[~half].sum(0).argmax()
-        baseline = counts.baselines[half, best_elsewhere].sum() / counts.arcs[half].sum()
+        rival = counts.baselines[half, best_elsewhere].astype(int)
+        baseline = rival.sum() / counts.arcs[half].sum()
         accuracy = counts.hits[half].sum(0) / counts.arcs[half].sum()
-        numpy.testing.assert_allclose(frame[f"{name}_accuracy"], accuracy)
-        numpy.testing.assert_allclose(frame[f"{name}_baseline"], baseline)
-        leads[name] = accuracy - baseline
-    held_out = frame["held_out_accuracy"] - frame["held_out_baseline"]
-    numpy.testing.assert_allclose(held_out, numpy.minimum(leads["even"], leads["odd"]))
+        numpy.testing.assert_allclose(frame[f"half{number}_accuracy"], accuracy)
+        numpy.testing.assert_allclose(frame[f"half{number}_baseline"], baseline)
+        leads[half] = counts.hits[half].astype(int) - rival[:, None]
+        is_replicated &= [chance_of_leading(column) <= 0.05 for column in leads[half].T]
+    numpy.testing.assert_allclose(frame["p_value"], [chance_of_leading(c) for c in leads.T])
     numpy.testing.assert_allclose(frame["accuracy"], counts.hits.sum(0) / counts.arcs.sum())
     best = counts.baselines.sum(0)
     assert (frame["baseline"] == BASELINES[best.argmax()]).all()
     numpy.testing.assert_allclose(frame["baseline_accuracy"], best.max() / counts.arcs.sum())
-    assert not frame["counts"][held_out < 0.0999].any()
+    lead = frame["accuracy"] - frame["baseline_accuracy"]
+    assert not frame["counts"][(lead < 0.0999) | ~is_replicated].any()
+
+
+def chance_of_leading(leads: numpy.ndarray) -> float:
+    """Share of all ways to toss a coin per sentence that have at least as many leads."""
+    wins, tosses = int((leads > 0).sum()), int((leads != 0).sum())
+    ways = [1.0]  # number of ways to have 0, 1, ... heads, toss by toss
+    for _ in range(tosses):
+        ways = [a + b for a, b in zip([*ways, 0.0], [0.0, *ways], strict=True)]
+    return sum(ways[wins:]) / 2**tosses
+
+
+def test_corrected_p_values_are_those_of_benjamini_and_hochberg() -> None:
+    """Their example: 15 p-values, of which four are significant at 0.05."""
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240]
+    p_values += [0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
+    order = numpy.random.default_rng(0).permutation(len(p_values))
+    significant = _discoveries(numpy.array(p_values)[order])
+    assert sorted(numpy.array(p_values)[order][significant]) == p_values[:4]
+
+
+def test_trying_more_heads_makes_the_test_stricter() -> None:
+    counts = perfect(numpy.arange(20))  # the smallest chance is 2^-20
+    assert one_table(counts)["counts"].all()
+    blind = numpy.zeros((20, 100_000))
+    more = counts._replace(hits=numpy.concatenate([counts.hits, blind], axis=1))
+    assert not one_table(more, resamples=1)["counts"].any()
 
 
 def test_the_interval_is_that_of_resampled_sentences() -> None:
@@ -177,30 +207,31 @@ def test_blocks_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def perfect(sentences: numpy.ndarray) -> RelationHits:
-    """One head that is always right where no baseline ever is."""
+    """One head that is always right where no baseline ever is; sentences take turns."""
     ones, zeros = numpy.ones((len(sentences), 1)), numpy.zeros((len(sentences), len(BASELINES)))
     arcs = numpy.ones(len(sentences), dtype=numpy.int64)
-    return RelationHits("obj", "governor", sentences, arcs, ones, zeros)
+    return RelationHits("obj", "governor", sentences % 2, arcs, ones, zeros)
 
 
-def test_a_head_counts_from_ten_sentences_in_each_half() -> None:
+def test_a_head_counts_from_twenty_arcs() -> None:
     assert one_table(perfect(numpy.arange(20)))["counts"].all()
     assert not one_table(perfect(numpy.arange(19)))["counts"].any()
 
 
 def test_a_head_that_leads_in_one_half_only_does_not_count() -> None:
     counts = perfect(numpy.arange(41))
-    counts.hits[counts.sentence % 2 == 1] = 0
+    counts.hits[counts.half == 1] = 0
     frame = one_table(counts)
     assert frame["accuracy"].item() > 0.5
-    assert frame["held_out_accuracy"].item() == 0
+    assert frame["p_value"].item() < 0.001
     assert not frame["counts"].any()
 
 
 def test_a_lead_of_exactly_the_margin_is_enough() -> None:
     counts = perfect(numpy.arange(2000))
-    counts.hits[:, 0] = counts.sentence % 20 < 12  # 0.6 in both halves
-    counts.baselines[:, 2] = counts.sentence % 20 < 10  # 0.5 in both halves
+    number = numpy.arange(2000)
+    counts.hits[:, 0] = number % 20 < 12  # 0.6 in both halves
+    counts.baselines[:, 2] = number % 20 < 10  # 0.5 in both halves
     assert one_table(counts)["counts"].all()
     counts.baselines[0:2, 2], counts.baselines[18:20, 2] = 1, 1  # 0.501
     assert not one_table(counts)["counts"].any()
@@ -208,7 +239,7 @@ def test_a_lead_of_exactly_the_margin_is_enough() -> None:
 
 def test_an_empty_half_leaves_nothing_held_out() -> None:
     frame = one_table(perfect(numpy.arange(0, 60, 2)))
-    assert frame["held_out_accuracy"].isna().all()
+    assert frame["half1_accuracy"].isna().all()
     assert not frame["counts"].any()
     best = best_heads(frame)
     assert best["held_out_accuracy"].isna().all()

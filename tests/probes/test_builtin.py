@@ -15,7 +15,7 @@ from headwise.probes.templates import RELATED, SLOTS
 GENERATED = runpy.run_path(str(Path(__file__).parents[2] / "docs/generate.py"))
 SETS = {seed: builtin_sentences(seed=seed) for seed in (0, 1, 2)}
 SENTENCES = SETS[0]
-WITH_CANDIDATES = ("pronoun-antecedent", "related-concepts")
+WITH_CANDIDATES = ("pronoun-agreement", "related-concepts")
 MEANT_BY = {
     "she": {*SLOTS["FEMALE"], *SLOTS["WOMEN"]},
     "her": {*SLOTS["FEMALE"], *SLOTS["WOMEN"]},
@@ -89,7 +89,7 @@ def test_gold_candidate_is_on_both_sides(relation: str, is_later: bool) -> None:
 
 
 def test_a_pronoun_can_mean_its_antecedent_and_no_other_candidate() -> None:
-    for sentence in about("pronoun-antecedent"):
+    for sentence in about("pronoun-agreement"):
         (arc,) = sentence.arcs
         meant = MEANT_BY[sentence.words[arc.dependent].lower()]
         people = {place: sentence.words[place] for place in arc.candidates}
@@ -124,15 +124,15 @@ def test_worked_sentences_have_these_arcs() -> None:
         ("subject-verb", "cat", "sat"),
         ("verb-modifier", "down", "sat"),
         ("determiner-noun", "The", "cat"),
-        ("pronoun-antecedent", "it", "animal"),
-        ("pronoun-antecedent", "it", "paper"),
+        ("coreference", "it", "animal"),
+        ("coreference", "it", "paper"),
         ("subject-verb", "it", "was"),
         ("subject-predicate", "it", "tired"),
         ("subject-verb", "scientist", "said"),
         ("verb-object", "request", "opened"),
         ("verb-object", "request", "merged"),
         ("subject-verb", "suite", "was"),
-        ("preposition-object", "review", "after"),
+        ("preposition-object", "after", "review"),
     } <= arcs
 
 

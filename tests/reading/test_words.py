@@ -12,7 +12,13 @@ from transformers import PreTrainedTokenizerFast
 
 from headwise.errors import OptionError
 from headwise.probes.builtin import WORKED_SENTENCES, builtin_sentences
-from headwise.reading.words import NO_WORD, encode, merge_pieces, write_sentence
+from headwise.reading.words import (
+    NO_WORD,
+    encode,
+    join_with_spaces,
+    locate_words,
+    merge_pieces,
+)
 
 from ..attention.tolerance import assert_same
 
@@ -60,9 +66,27 @@ class Slow:
 
 
 def test_closing_marks_have_no_space_before_them() -> None:
-    text, spans = write_sentence(WORDS)
+    text = join_with_spaces(WORDS)
+    spans = locate_words(WORDS, text)
+    assert spans is not None
     assert text == "The animal didn't cross, naïvely 😀 tired."
     assert tuple(text[start:end] for start, end in spans) == WORDS
+
+
+@pytest.mark.parametrize(
+    "text", ["She left, he stayed", "She left", "She left. He stayed.", "left She .", "She-left."]
+)
+def test_words_that_are_not_those_of_the_text_have_no_places(text: str) -> None:
+    assert locate_words(("She", "left", "."), text) is None
+
+
+def test_a_text_keeps_its_own_spaces() -> None:
+    words = ("Say", '"', "no", '"', ",", "not", "£", "5", ".")
+    text = 'Say "no", not £5.'
+    encoded = encode(words, byte_level(), text)
+    assert encoded is not None
+    assert byte_level().decode(encoded.input_ids) == text
+    assert set(encoded.word_of_token) >= set(range(len(words)))
 
 
 @pytest.mark.parametrize("make", [byte_level, word_pieces])
@@ -73,7 +97,7 @@ def test_closing_marks_have_no_space_before_them() -> None:
 )
 def test_the_pieces_of_a_word_spell_the_word(make: Any, words: tuple[str, ...]) -> None:
     tokenizer = make()
-    text, _ = write_sentence(words)
+    text = join_with_spaces(words)
     encoded = encode(words, tokenizer)
     assert encoded is not None
     pieces = tokenizer(text, return_offsets_mapping=True)

@@ -93,9 +93,9 @@ def table_of(roles: dict[tuple[int, int], list[str]] | None = None, **about: Any
         df[f"{name}_threshold"], df[f"{name}_baseline"] = 0.5, 0.125
         df[f"{name}_detail"] = {
             "positional": "-1",
-            "syntactic": "verb-object, head",
+            "syntactic": "obj (verb -> object)",
         }.get(name, "")
-    made = {"model": "small", "tokens": 1234, "counts": {"probe_sentences": 37}, **about}
+    made = {"model": "small", "tokens": 1234, "counts": {"natural_sentences": 37}, **about}
     return HeadTable(df, made)
 
 
@@ -111,16 +111,16 @@ def drawn_of(table: HeadTable, tokens: tuple[str, ...] = TOKENS) -> AttentionMap
     return AttentionMaps("red pens.", maps(tokens), maps(tokens[1:-1]))
 
 
-def relations_of(table: HeadTable, relation: str = "verb-object") -> pd.DataFrame:
+def relations_of(table: HeadTable, relation: str = "obj") -> pd.DataFrame:
     """Every head on one relation; L0H2 finds 75%, the others 10%."""
     rows = []
     for number, head in enumerate(table.heads):
         share = 0.75 if str(head) == "L0H2" else 0.1
-        halves = {f"{half}_accuracy": share for half in ("even", "odd")}
-        halves |= {f"{half}_baseline": 0.25 for half in ("even", "odd")}
+        halves = {f"{half}_accuracy": share for half in ("half0", "half1")}
+        halves |= {f"{half}_baseline": 0.25 for half in ("half0", "half1")}
         rows.append(
             {
-                "source": "probe",
+                "source": "natural",
                 "relation": relation,
                 "reading": "governor",
                 "name": str(head),
@@ -131,8 +131,7 @@ def relations_of(table: HeadTable, relation: str = "verb-object") -> pd.DataFram
                 "arcs": 41,
                 "baseline": "offset +1",
                 "baseline_accuracy": 0.25,
-                "held_out_accuracy": share,
-                "held_out_baseline": 0.25,
+                "p_value": 0.001,
                 "counts": share > 0.5,
                 **halves,
             }

@@ -70,7 +70,7 @@ def test_everything_in_the_folders_reaches_the_page(
     assert "Heads cut: L0H3 L2H0" in read.text
     assert "L0H0 L0H1 0.2300 0.3300" in read.text
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written
-    assert "verb-object L0H2 75%" in read.text
+    assert "obj L0H2 75%" in read.text
 
 
 def test_curve_survives_a_round_trip_through_its_file(tmp_path: Path) -> None:

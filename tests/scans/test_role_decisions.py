@@ -65,7 +65,7 @@ def test_a_head_may_have_several_roles_with_details() -> None:
 
 
 def test_roles_are_in_the_order_of_the_role_table() -> None:
-    finds_subjects = relations(("subject", 1, 0.9, 0.1, True))
+    finds_subjects = relations(("nsubj", 1, 0.9, 0.1, True))
     df = decide_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), finds_subjects)
     assert df["roles"][1] == ("syntactic", "broad")
     scores = [name.removesuffix("_score") for name in df if name.endswith("_score")]
@@ -97,18 +97,22 @@ def test_the_baseline_is_that_of_the_best_offset() -> None:
     np.testing.assert_array_equal(df["positional_baseline"], [0.3, 0.25, NAN])
 
 
-def relations(*rows: tuple[str, int, float, float, bool]) -> pd.DataFrame:
-    names = ["relation", "head", "held_out_accuracy", "held_out_baseline", "counts"]
+def relations(
+    *rows: tuple[str, int, float, float, bool], source: str = "natural", p_value: float = 0.0
+) -> pd.DataFrame:
+    names = ["relation", "head", "accuracy", "baseline_accuracy", "counts"]
     df = pd.DataFrame(rows, columns=names)
-    return df.assign(reading="row", name=[f"L0H{head}" for head in df["head"]])
+    heads = [f"L0H{head}" for head in df["head"]]
+    evidence = {"arcs": 37, "low": 0.4, "high": 0.6, "p_value": p_value}
+    return df.assign(reading="governor", name=heads, source=source, **evidence)
 
 
 @pytest.mark.parametrize(
     ("role", "relation"),
     [
-        ("syntactic", "verb-subject"),
+        ("syntactic", "nsubj"),
         ("semantic", "related-concepts"),
-        ("coreference", "pronoun-antecedent"),
+        ("coreference", "coreference"),
     ],
 )
 def test_a_relation_needs_the_floor_the_margin_and_more_than_luck(role: str, relation: str) -> None:
@@ -125,28 +129,69 @@ def test_a_relation_needs_the_floor_the_margin_and_more_than_luck(role: str, rel
     assert df[f"{role}_counts"].tolist() == [True, True, True, True, False, False]
     thresholds = [floor, floor, 0.8 + MARGIN, 0.8 + MARGIN, floor, NAN]
     np.testing.assert_allclose(df[f"{role}_threshold"], thresholds)
-    assert df[f"{role}_detail"].tolist() == [f"{relation}, row"] * 5 + [""]
+    assert df[f"{role}_relation"].tolist() == [relation] * 5 + [""]
+    assert df[f"{role}_arcs"].tolist()[:5] == [37] * 5
+    assert df[f"{role}_low"].tolist()[:5] == [0.4] * 5
 
 
 def test_the_detail_names_the_relation_that_decides() -> None:
     rows = relations(
-        ("object", 0, 0.45, 0.05, True),  # a larger lead, but under the floor
-        ("subject", 0, 0.70, 0.50, True),
-        ("modifier", 0, 0.99, 0.10, False),  # the largest lead, but it may be luck
+        ("obl", 0, 0.45, 0.05, True),  # a larger lead, but under the floor
+        ("nsubj", 0, 0.70, 0.50, True),
+        ("amod", 0, 0.99, 0.10, False),  # the largest lead, but it may be luck
+        ("det", 0, 0.75, 0.60, True),  # a larger accuracy, but a smaller lead
     )
     df = decide_roles(table(distance=[1.0]), rows)
-    assert df["syntactic_detail"][0] == "subject, row"
+    assert df["syntactic_detail"][0] == "nsubj (verb -> subject)"
     assert df["roles"][0] == ("syntactic",)
     assert bool(df["syntactic_counts"][0])
 
 
 def test_relations_decide_only_the_roles_that_they_test() -> None:
-    df = decide_roles(table(distance=[1.0]), relations(("object", 0, 0.9, 0.1, True)))
+    df = decide_roles(table(distance=[1.0]), relations(("obj", 0, 0.9, 0.1, True)))
     assert [name for name in df if name.endswith("_score")] == ["syntactic_score"]
+
+
+def test_relations_of_the_users_own_give_no_role() -> None:
+    rows = relations(("gene-protein", 0, 0.99, 0.1, True), source="treebank")
+    df = decide_roles(table(distance=[1.0]), rows)
+    assert df["roles"][0] == ()
+    assert not [name for name in df if name.endswith("_score")]
+
+
+def test_a_treebank_of_the_users_own_gives_syntactic_roles() -> None:
+    rows = relations(("obj", 0, 0.9, 0.1, True), source="treebank")
+    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ("syntactic",)
+
+
+@pytest.mark.parametrize(("p_value", "has_role"), [(0.01, True), (0.2, False)])
+def test_a_head_at_its_baseline_in_controlled_sentences_has_no_role(
+    p_value: float, has_role: bool
+) -> None:
+    natural = relations(("obj", 0, 0.9, 0.1, True), ("obj", 1, 0.9, 0.1, True))
+    controlled = relations(("verb-object", 0, 0.5, 0.1, True), source="controlled", p_value=p_value)
+    elsewhere = relations(("verb-object", 1, 0.5, 0.1, True), source="controlled", p_value=0.9)
+    df = decide_roles(table(distance=[1.0, 1.0]), pd.concat([natural, controlled, elsewhere]))
+    assert list(df["roles"]) == [("syntactic",) * has_role, ()]
+
+
+def test_a_relation_without_controlled_sentences_rests_on_natural_ones() -> None:
+    rows = pd.concat(
+        [
+            relations(("aux", 0, 0.9, 0.1, True)),
+            relations(("verb-object", 0, 0.1, 0.1, False), source="controlled", p_value=1.0),
+        ]
+    )
+    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ("syntactic",)
+
+
+def test_controlled_sentences_alone_give_no_role() -> None:
+    rows = relations(("related-concepts", 0, 0.99, 0.1, True), source="controlled")
+    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ()
 
 
 def test_heads_with_the_same_number_in_different_layers_have_their_own_roles() -> None:
     df = pd.DataFrame({"stack": ["", ""], "layer": [0, 1], "head": [2, 2], "distance": [1.0, 1.0]})
-    rows = relations(("object", 2, 0.2, 0.1, True), ("object", 2, 0.9, 0.1, True))
+    rows = relations(("obj", 2, 0.2, 0.1, True), ("obj", 2, 0.9, 0.1, True))
     rows["name"] = ["L0H2", "L1H2"]
     assert list(decide_roles(df, rows)["roles"]) == [(), ("syntactic",)]

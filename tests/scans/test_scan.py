@@ -21,7 +21,7 @@ from headwise.head_table import HeadTable
 from headwise.measures.similarity import centred_kernels, cka, pairwise_hsic
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
-from headwise.reading.corpus import TEXTS
+from headwise.reading.corpus import scan_texts
 from headwise.reading.reader import Reader
 from headwise.scans.folder import Scan
 from headwise.scans.scan import STAGE, ScanJob, run_scan, scan
@@ -32,7 +32,8 @@ from processes import ended, printed, start
 
 from ..cli.running import Runner
 
-SETTINGS = ScanSettings(length=64, per_relation=3, probe=True)
+TEXTS = scan_texts()
+SETTINGS = ScanSettings(length=64, per_relation=3, max_sentences=40, probe=True)
 
 INTERFACE = (
     *("stack", "layer", "head", "roles", "entropy", "normalised_entropy", "previous", "next"),
@@ -150,7 +151,9 @@ def test_sums_are_read_back_to_the_last_bit(minilm: LoadedModel) -> None:
     content = sums.to_bytes()
     read_back = ScanSums.from_bytes(content)
     assert read_back.to_bytes() == content
-    assert {name.split()[0] for name in read_back.done} == {"text", "repeats", "probe"}
+    assert {name.split()[0] for name in read_back.done} == {
+        *("text", "repeats", "natural", "controlled", "balanced"),
+    }
     assert job_for(minilm).build_tables(read_back).table == job_for(minilm).build_tables(sums).table
 
 
@@ -187,7 +190,7 @@ from headwise.reading import reader
 from headwise.scans import folder
 from headwise.scans.scan import ScanJob, run_scan
 from headwise.scans.settings import ScanSettings
-from headwise.reading.corpus import TEXTS
+from headwise.reading.corpus import scan_texts
 folder.SECONDS_BETWEEN_SAVES = 0.0
 reader.BATCH_WINDOWS = 2  # many batches
 
@@ -196,8 +199,8 @@ def save(self, sums, *, now=False, keep=folder.ScanFolder.save):
     print("saved", flush=True)
 
 folder.ScanFolder.save = save
-settings = ScanSettings(length=32, per_relation=1, probe=True)
-run_scan(ScanJob.of("minilm", TEXTS[:2], settings=settings), out=Path(sys.argv[1]))
+settings = ScanSettings(length=32, per_relation=1, max_sentences=9, probe=True)
+run_scan(ScanJob.of("minilm", scan_texts()[:2], settings=settings), out=Path(sys.argv[1]))
 """
 
 
@@ -309,13 +312,13 @@ def test_built_in_sentences_are_read_without_text(
     minilm: LoadedModel, probe: bool | None, options: dict[str, Any], is_read: bool
 ) -> None:
     job = ScanJob.of(minilm, **options, settings=ScanSettings(rows=5, probe=probe))
-    assert job.settings.probe is is_read
+    assert job.reads_builtin_sentences is is_read
     assert job.texts == ([options["texts"]] if options else list(TEXTS))
 
 
 def test_a_name_alone_is_scanned_on_built_in_text() -> None:
     job = ScanJob.of("minilm")
-    assert job.settings.probe
+    assert job.reads_builtin_sentences
     assert job.texts == list(TEXTS)
     json.dumps(job.fingerprint)
 
@@ -329,7 +332,10 @@ def test_every_column_of_a_measure_is_described(scanned: Scan) -> None:
     described, columns = set(scanned.table.about["columns"]), set(scanned.table.df)
     assert described <= columns
     assert {"induction", "best_offset", "largest_offset_share", "nearest_cka"} <= described
-    of_roles = ("_score", "_threshold", "_baseline", "_detail", "_counts", "_se")
+    of_roles = (
+        *("_score", "_threshold", "_baseline", "_detail", "_counts", "_se", "_arcs", "_low"),
+        *("_high", "_relation", "_reading", "_source"),
+    )
     assert columns - described - {name for name in columns if name.endswith(of_roles)} == {
         *("stack", "layer", "head", "roles"),
     }

@@ -145,13 +145,13 @@ def with_scores() -> HeadTable:
     )
 
 
-def test_the_strongest_heads_of_a_role_come_with_score_threshold_and_baseline() -> None:
+def test_the_strongest_heads_of_a_role_come_with_score_and_baseline() -> None:
     lines = [line.split() for line in lines_of(strongest(with_scores()))]
     assert lines == [
-        ["role", "head", "score", "threshold", "baseline", "detail"],
-        ["positional", "L1H0", "0.875", "0.125", "0.062", "[-2]"],
-        ["positional", "L0H2", "0.750", "0.125", "-1"],
-        ["positional", "L0H1", "0.500", "0.125", "+1"],
+        ["role", "head", "score", "baseline", "detail"],
+        ["positional", "L1H0", "0.875", "0.062", "[-2]"],
+        ["positional", "L0H2", "0.750", "-1"],
+        ["positional", "L0H1", "0.500", "+1"],
         ["delimiter", "L0H2"],
     ]
 

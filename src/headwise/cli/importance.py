@@ -15,6 +15,8 @@ Out = Annotated[Path | None, Option(help="Folder for the tables.")]
 def importance_command(  # noqa: PLR0913 - one parameter per option
     model: options.Model = "minilm",
     text: options.TextFiles = None,
+    lines: options.Lines = False,
+    field: options.Field = None,
     max_tokens: MaxTokens = 4096,
     out: Out = None,
     force: options.Force = False,
@@ -31,7 +33,7 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
 
     if out is not None:
         check_importance_folder(out, force=force)
-    texts = options.texts_of(text)
+    texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:

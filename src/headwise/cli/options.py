@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
 from headwise.checks import check_characters
 from headwise.errors import OptionError
 from headwise.files import read_text
 from headwise.formats import join_words
+from headwise.reading.text_files import split_file
 
 Model = Annotated[str, Argument(help="minilm, smollm2, a directory, or a hub id.")]
 Dtype = Annotated[str, Option(help="float32, bfloat16, float16, float64, or auto (as saved).")]
@@ -23,6 +25,13 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 TextFiles = Annotated[
     list[str] | None,
     Option(metavar="FILE", help="Text file to read, or - for standard input. May be repeated."),
+]
+Lines = Annotated[
+    bool, Option("--lines", help="Read each line of the text files as an example of its own.")
+]
+Field = Annotated[
+    str | None,
+    Option(metavar="NAME", help="Text files are JSON lines: read this field of each line."),
 ]
 Seed = Annotated[int, Option(help="Seed for all random choices.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]
@@ -65,17 +74,31 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
         raise OptionError(f"{option} is {text!r}: give {works}") from err
 
 
-def texts_of(names: list[str] | None) -> list[str] | None:
-    """Contents of the named files (- is standard input); None if `names` is None."""
+def texts_of(
+    names: list[str] | None, *, by_line: bool = False, field: str | None = None
+) -> list[str] | None:
+    """Documents in the named files, with - for standard input; None if `names` is None.
+
+    Prints to standard error how a file was read, unless it is one plain text.
+    """
     if names is None:
+        refuse("--lines and --field say how to read --text", {"--lines": by_line, "--field": field})
         return None
-    texts = [_text_of(name) for name in names]
-    if not any(text.strip() for text in texts):
+    if by_line and field is not None:
+        raise OptionError("--lines and --field both say how to read --text: give one of them")
+    if field == "":
+        raise OptionError("--field is empty: name the field of each JSON line that has the text")
+    parts = [split_file(_text_of(name), name, by_line=by_line, field=field or "") for name in names]
+    documents = [text for texts, _ in parts for text in texts]
+    if not any(text.strip() for text in documents):
         raise OptionError(
             f"{join_words(names)} {'contain' if len(names) > 1 else 'contains'} no text: give "
             "files that contain words"
         )
-    return texts
+    for _, remark in parts:
+        if remark:
+            typer.echo(f"headwise: {remark}", err=True)
+    return documents
 
 
 def _text_of(name: str) -> str:

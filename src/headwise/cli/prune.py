@@ -55,6 +55,8 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     method: Method = None,
     refit: Refit = "full",
     text: options.TextFiles = None,
+    lines: options.Lines = False,
+    field: options.Field = None,
     choose_tokens: ChooseTokens = 4096,
     fit_tokens: FitTokens = 16384,
     held_tokens: HeldTokens = 4096,
@@ -75,18 +77,13 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     Set how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
     amount = _amount(heads, plan, cut, keep, max_loss)
-    if out is None and not dry_run:
-        raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
-    folder = None if dry_run else out
+    folder = _destination(out, is_dry=dry_run, force=force)
     from headwise.models.loading import LoadOptions, load_model
-    from headwise.pruning.export.directories import check_destination
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
     from headwise.views.terminal import ProgressDisplay, quiet_console
 
-    if folder is not None:
-        check_destination(folder.expanduser(), force=force)
     has_curve = curve and not dry_run
     if "heads" in amount and not has_curve:
         options.refuse("the heads to cut are named", {"--method": method, "--uniform": uniform})
@@ -104,7 +101,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
-    texts = options.texts_of(text)
+    texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
@@ -122,6 +119,18 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         typer.echo(pruned.to_json())
     else:
         _show(pruned, folder)
+
+
+def _destination(out: Path | None, *, is_dry: bool, force: bool) -> Path | None:
+    """The folder to write, checked before the model loads; None for a dry run."""
+    from headwise.pruning.export.directories import check_destination
+
+    if is_dry:
+        return None
+    if out is None:
+        raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
+    check_destination(out.expanduser(), force=force)
+    return out
 
 
 def _amount(

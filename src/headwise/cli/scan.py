@@ -40,6 +40,8 @@ DeviceMap = Annotated[
 def scan_command(  # noqa: PLR0913 - one parameter per option
     model: options.Model = "minilm",
     text: options.TextFiles = None,
+    lines: options.Lines = False,
+    field: options.Field = None,
     treebank: Treebank = None,
     probe: Probe = None,
     max_tokens: MaxTokens = None,
@@ -80,7 +82,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
         seed=seed,
     )
     load = LoadOptions(dtype, device, revision, trust_remote_code, device_map)
-    texts = options.texts_of(text)
+    texts = options.texts_of(text, by_line=lines, field=field)
     sentences = None if treebank is None else as_sentences(treebank)
     loaded = load_model(model, load)
     if loaded.tokenizer is None:
@@ -104,11 +106,13 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 def print_scan(scan: "Scan", out: Path | None) -> None:
     """Print the head table, the strongest heads and the names of the files written to `out`."""
     from headwise.scans.folder import TABLES
+    from headwise.views.findings import findings
     from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
 
     console, skipped = quiet_console(), skipped_sentences(scan.table.about)
     console.print(overview(scan.table), "")
+    console.print(findings(scan.table), "")
     if scan.table.held_roles:
         console.print(strongest(scan.table), "")
     if len(scan.relations) > 0:

@@ -39,7 +39,7 @@ def to_html(value: object) -> str:
         return value
     forbidden = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
     text = re.sub(forbidden, "\N{REPLACEMENT CHARACTER}", str(value))
-    return escape(" ".join(text.split()))
+    return escape(re.sub(r"\s+", " ", text))
 
 
 def tag(name: str, *inner: object, **attributes: object) -> Html:

@@ -21,7 +21,8 @@ from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
-from headwise.reading.python_manual import manual_texts, split_sentences
+from headwise.reading.corpus import calibration_texts
+from headwise.reading.python_manual import split_sentences
 from headwise.reading.reader import Reader, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
@@ -192,9 +193,9 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
 
 
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
-    """The user's documents, checked, or Python's manual if `texts` is None."""
+    """The user's documents, checked, or the built-in ones if `texts` is None."""
     documents = as_documents(texts)
-    return manual_texts() if documents is None else documents
+    return calibration_texts() if documents is None else documents
 
 
 def choose_batches(

@@ -1,27 +1,34 @@
 """From hits to accuracies: how well each head finds a relation, compared with simple guesses.
 
 In: the hits of heads and baselines in each sentence, by relation and reading, from scoring.py. Out:
-accuracies with 95% intervals, and which heads count.
+accuracies with 95% intervals, p-values, and which heads count.
 
-Sentences with an even index form one half, those with an odd index the other.
+Sentences are in one of two halves; `split_in_two` keeps sentences of one register together, so the
+halves are different kinds of text where registers are known.
 
-- In each half, heads are compared with the baseline that was best in the *other* half.
-- `held_out_accuracy` and `held_out_baseline` are those of the half in which the head's lead is
-  smaller, as if the head had been chosen in the half where it looked better.
-- A head `counts` if its lead in that half, and so in both, is at least MARGIN, the 95% interval of
-  its lead over all sentences is above 0, and each half has at least MIN_SENTENCES sentences.
+- `accuracy` and `baseline_accuracy` are shares of all arcs: the head's, and the best baseline's.
+- In each half, heads are compared with the baseline that was best in the *other* half, by a
+  one-sided sign test over sentences: does the head find more arcs than the baseline in more
+  sentences than the reverse? `p_value` is that of both halves together.
+- A head `counts` if it leads the best baseline by at least MARGIN over all arcs, leads
+  significantly in each half (SIGNIFICANT), has a p-value that stays significant after correction
+  for every head, reading and relation that was tried (Benjamini and Hochberg 1995, false
+  discovery rate FALSE_DISCOVERIES), and there are at least MIN_ARCS arcs.
 - `best_heads` names one head per relation. For its held-out figures, a head is chosen in each half
   and evaluated in the other: the best of many heads looks better than it is, but only on the
   sentences it was chosen on.
 """
 
+import functools
+import math
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy
 import pandas
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy import ndarray
 from pandas import DataFrame
 
@@ -32,16 +39,17 @@ BASELINES = (
     *("first candidate", "last candidate", "nearest candidate"),
 )
 MARGIN = 0.10  # Voita 2019, https://arxiv.org/abs/1905.09418: a syntactic head leads by 10 points
-MIN_SENTENCES = 10  # in each half; with fewer, a single sentence outweighs the margin
+MIN_ARCS = 20  # in all; with fewer, one or two arcs outweigh the margin
+SIGNIFICANT, FALSE_DISCOVERIES = 0.05, 0.05
 INTERVAL = (0.025, 0.975)
 RESAMPLE_BLOCK = 10_000_000  # numbers drawn at once; 40 MB as float32
 
 COLUMNS = (
     *("relation", "reading", "head", "accuracy", "low", "high", "arcs"),
-    *("baseline", "baseline_accuracy", "held_out_accuracy", "held_out_baseline", "counts"),
-    *("even_accuracy", "even_baseline", "odd_accuracy", "odd_baseline"),
+    *("baseline", "baseline_accuracy", "p_value", "counts"),
+    *("half0_accuracy", "half0_baseline", "half1_accuracy", "half1_baseline"),
 )
-BEST_COLUMNS = (*COLUMNS[:12], "is_stable")
+BEST_COLUMNS = (*COLUMNS[:11], "held_out_accuracy", "held_out_baseline", "is_stable")
 
 
 class RelationHits(NamedTuple):
@@ -49,7 +57,7 @@ class RelationHits(NamedTuple):
 
     relation: str
     reading: str
-    sentence: Int[ndarray, " sentence"]
+    half: Int[ndarray, " sentence"]
     arcs: Int[ndarray, " sentence"]
     hits: Shaped[ndarray, "sentence heads"]
     baselines: Shaped[ndarray, "sentence baseline"]
@@ -60,44 +68,78 @@ def make_table(groups: Sequence[RelationHits], *, resamples: int, seed: int) -> 
     frames = [_rows(counts, resamples, seed) for counts in groups]
     if not frames:
         return DataFrame(columns=list(COLUMNS))
-    return pandas.concat(frames, ignore_index=True)
+    table = pandas.concat(frames, ignore_index=True)
+    lead = numpy.round(table["accuracy"] - table["baseline_accuracy"], 9)
+    is_tried = (table["arcs"] >= MIN_ARCS).to_numpy()
+    is_significant = numpy.zeros(len(table), dtype=bool)
+    is_significant[is_tried] = _discoveries(table["p_value"].to_numpy()[is_tried])
+    table["counts"] &= (lead >= MARGIN) & is_significant  # rounded: 0.6 - 0.5 is below 0.1
+    return table[list(COLUMNS)]
+
+
+def _discoveries(p_values: Float[ndarray, " test"]) -> Bool[ndarray, " test"]:
+    """Which tests are significant at the false discovery rate FALSE_DISCOVERIES.
+
+    Benjamini and Hochberg 1995: with the p-values sorted, the largest k with p(k) <= k/m * rate,
+    and all smaller ones.
+    """
+    order = numpy.argsort(p_values, kind="stable")
+    limits = FALSE_DISCOVERIES * numpy.arange(1, len(p_values) + 1) / max(len(p_values), 1)
+    passed = numpy.flatnonzero(p_values[order] <= limits)
+    is_significant = numpy.zeros(len(p_values), dtype=bool)
+    is_significant[order[: passed[-1] + 1 if len(passed) else 0]] = True
+    return is_significant
 
 
 def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
     best = int(counts.baselines.sum(0).argmax())
-    is_even = counts.sentence % 2 == 0
-    halves = (is_even, ~is_even)
-    best_even, best_odd = (counts.baselines[half].sum(0).argmax() for half in halves)
-    best_elsewhere = numpy.where(is_even, best_odd, best_even)  # the baseline to beat
-    rival = counts.baselines[numpy.arange(len(is_even)), best_elsewhere].astype(numpy.int64)
-    heads = numpy.stack([_share(counts.hits, counts.arcs, half) for half in halves])
-    rivals = numpy.stack([_share(rival, counts.arcs, half) for half in halves])
-    weaker = (heads - rivals[:, None]).argmin(0)  # argmin picks NaN (an empty half) first
-    held_out, held_out_rival = heads[weaker, range(len(weaker))], rivals[weaker]
-    low, high, least_lead = _intervals(counts, rival, resamples, seed)
-    is_enough = min(is_even.sum(), (~is_even).sum()) >= MIN_SENTENCES
-    leads = numpy.round(held_out - held_out_rival, 9) >= MARGIN  # 0.6 - 0.5 is below 0.1 in floats
-    everywhere = numpy.ones_like(is_even)
-    return DataFrame(
-        {
-            "relation": counts.relation,
-            "reading": counts.reading,
-            "head": numpy.arange(counts.hits.shape[1]),
-            "accuracy": _share(counts.hits, counts.arcs, everywhere),
-            "low": low,
-            "high": high,
-            "arcs": counts.arcs.sum(),
-            "baseline": BASELINES[best],
-            "baseline_accuracy": _share(counts.baselines, counts.arcs, everywhere)[best],
-            "held_out_accuracy": held_out,
-            "held_out_baseline": held_out_rival,
-            "counts": leads & (least_lead > 0) & is_enough,
-            "even_accuracy": heads[0],
-            "even_baseline": rivals[0],
-            "odd_accuracy": heads[1],
-            "odd_baseline": rivals[1],
-        }
+    halves = (counts.half == 0, counts.half == 1)
+    best_in_half = [counts.baselines[half].sum(0).argmax() for half in halves]
+    best_elsewhere = numpy.where(halves[0], best_in_half[1], best_in_half[0])
+    rival = counts.baselines[range(len(best_elsewhere)), best_elsewhere].astype(numpy.int64)
+    lead = counts.hits.astype(numpy.int64) - rival[:, None]
+    is_replicated = [_sign_test(lead[half]) <= SIGNIFICANT for half in halves]
+    everywhere = numpy.ones_like(halves[0])
+    low, high = _intervals(counts, resamples, seed)
+    columns: dict[str, Any] = {
+        "relation": counts.relation,
+        "reading": counts.reading,
+        "head": numpy.arange(counts.hits.shape[1]),
+        "accuracy": _share(counts.hits, counts.arcs, everywhere),
+        "low": low,
+        "high": high,
+        "arcs": counts.arcs.sum(),
+        "baseline": BASELINES[best],
+        "baseline_accuracy": _share(counts.baselines, counts.arcs, everywhere)[best],
+        "p_value": _sign_test(lead),
+        "counts": numpy.logical_and(*is_replicated),
+    }
+    for number, half in enumerate(halves):
+        columns[f"half{number}_accuracy"] = _share(counts.hits, counts.arcs, half)
+        columns[f"half{number}_baseline"] = _share(rival, counts.arcs, half)
+    return DataFrame(columns)
+
+
+def _sign_test(lead: Int[ndarray, "sentence heads"]) -> Float[ndarray, " heads"]:
+    """Chance of leading in as many sentences as each head does, if leading were a coin toss.
+
+    Sentences without a lead on either side do not count; without any other, the chance is 1.
+    """
+    wins, losses = (lead > 0).sum(0), (lead < 0).sum(0)
+    return numpy.array(
+        [_binomial_tail(int(win), int(win + loss)) for win, loss in zip(wins, losses, strict=True)]
     )
+
+
+@functools.cache
+def _binomial_tail(successes: int, trials: int) -> float:
+    """Chance of at least `successes` successes in `trials` fair coin tosses.
+
+    >>> _binomial_tail(9, 10), _binomial_tail(0, 0)
+    (0.0107421875, 1.0)
+    """
+    ways = sum(math.comb(trials, number) for number in range(successes, trials + 1))
+    return float(Fraction(ways, 2**trials))
 
 
 def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
@@ -105,15 +147,13 @@ def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
     return numpy.asarray(hits[half].sum(0) / (arcs[half].sum() or numpy.nan))
 
 
-def _intervals(
-    counts: RelationHits, rival: Int[ndarray, " sentence"], resamples: int, seed: int
-) -> Float[ndarray, "3 heads"]:
-    """Lower and upper 95% bounds of each head's accuracy, and the lower bound of its lead."""
+def _intervals(counts: RelationHits, resamples: int, seed: int) -> Float[ndarray, "2 heads"]:
+    """Lower and upper 95% bounds of each head's accuracy, from resampled sentences."""
     rng = numpy.random.default_rng(
         [seed, zlib.crc32(f"{counts.relation} {counts.reading}".encode())]
     )
     hits, arcs = counts.hits.astype(numpy.float32), counts.arcs.astype(numpy.float32)
-    shares, rival_shares, sentences = [], [], len(arcs)
+    shares, sentences = [], len(arcs)
     block = max(1, RESAMPLE_BLOCK // sentences)
     for first in range(0, resamples, block):
         number = min(block, resamples - first)
@@ -121,13 +161,9 @@ def _intervals(
         draws += numpy.arange(number)[:, None] * sentences
         times_drawn = numpy.bincount(draws.ravel(), minlength=number * sentences)
         times = times_drawn.reshape(number, sentences).astype(numpy.float32)
-        totals = times @ arcs
-        shares.append(times @ hits / totals[:, None])
-        rival_shares.append(times @ rival.astype(numpy.float32) / totals)
-    share, rival_share = numpy.concatenate(shares), numpy.concatenate(rival_shares)
-    ends = numpy.quantile(share, INTERVAL, axis=0)
-    lead = numpy.quantile(share - rival_share[:, None], INTERVAL[:1], axis=0)
-    return numpy.concatenate([ends, lead]).astype(numpy.float64)
+        shares.append(times @ hits / (times @ arcs)[:, None])
+    ends = numpy.quantile(numpy.concatenate(shares), INTERVAL, axis=0)
+    return numpy.asarray(ends, dtype=numpy.float64)
 
 
 def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
@@ -141,15 +177,15 @@ def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     columns = [head if column == "head" else column for column in BEST_COLUMNS]
     best_rows = []
     for _, rows in frame.groupby("relation"):
-        even, odd = (rows.iloc[_leader(rows, half)] for half in ("even_", "odd_"))
+        first, second = (rows.iloc[_leader(rows, half)] for half in ("half0_", "half1_"))
         accuracy, baseline = (
-            float(numpy.mean([odd[f"even_{figure}"], even[f"odd_{figure}"]]))
+            float(numpy.mean([second[f"half0_{figure}"], first[f"half1_{figure}"]]))
             for figure in ("accuracy", "baseline")
         )
         best = rows.iloc[_leader(rows, "")].to_dict()
         best["counts"] = bool(best["counts"]) and round(accuracy - baseline, 9) >= MARGIN
         best["held_out_accuracy"], best["held_out_baseline"] = accuracy, baseline
-        best["is_stable"] = (even["reading"], even[head]) == (odd["reading"], odd[head])
+        best["is_stable"] = (first["reading"], first[head]) == (second["reading"], second[head])
         best_rows.append(best)
     return DataFrame(best_rows, columns=columns)
 

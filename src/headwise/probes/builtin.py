@@ -4,7 +4,7 @@ In: the number of sentences per relation, and a seed. Out: sentences with one ar
 WORKED_SENTENCES, a few sentences written by hand. The words and templates are in templates.py.
 
 Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
-adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
+adjective to the noun, a preposition to its noun, a pronoun to its antecedent
 (among candidates), a concept to a related one (among unrelated ones of the same kind).
 """
 
@@ -16,8 +16,8 @@ from random import Random
 from headwise.probes import templates
 from headwise.probes.sentences import Arc, ProbeSentence
 
-PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = tuple(templates.TEMPLATES)
+AGREEMENT = "pronoun-agreement"
 MOST = 1000  # sentences per relation; every relation's templates can make more distinct ones
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}

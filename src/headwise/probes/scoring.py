@@ -138,7 +138,7 @@ class RelationScores:
         weights: Float[Tensor, "heads word word"],
         pieces: Sequence[int] | None = None,
     ) -> None:
-        """Count one sentence under an unused index, which also decides the half it belongs to.
+        """Count one sentence under an unused index.
 
         `pieces` is the number of tokens in each word, for the "most pieces" baselines.
         """
@@ -186,11 +186,30 @@ class RelationScores:
             scores._tallies[_Key(*key)] = _Tally(arcs, hits, baselines)
         return scores
 
-    def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
-        """One row per relation, reading and head, with the accuracy of the best baseline."""
+    def found_by(self, head: int, relation: str, reading: str) -> list[int]:
+        """Sentences in which a head finds every arc of a relation, and the best baseline none."""
+        asked = {key: each for key, each in self._tallies.items() if key[1:] == (relation, reading)}
+        if not asked:
+            return []
+        best = numpy.sum([each.baselines for each in asked.values()], axis=0).argmax()
+        return [
+            key.sentence
+            for key, each in sorted(asked.items())
+            if each.hits[head] == each.arcs and each.baselines[best] == 0
+        ]
+
+    def table(
+        self, halves: Sequence[int] | None = None, *, resamples: int = 1000, seed: int = 0
+    ) -> DataFrame:
+        """One row per relation, reading and head, with the accuracy of the best baseline.
+
+        `halves` has the half, 0 or 1, of each sentence index; by default, indices take turns.
+        """
         state, groups = self.state(), []
+        index = state["sentence"]
+        half = index % 2 if halves is None else numpy.array(halves, dtype=numpy.int64)[index]
         for relation, reading in sorted({key[1:] for key in self._tallies}):
             rows = (state["relation"] == relation) & (state["reading"] == reading)
-            per_sentence = (state[field][rows] for field in RelationHits._fields[2:])
-            groups.append(RelationHits(relation, reading, *per_sentence))
+            counts = (state[field][rows] for field in RelationHits._fields[3:])
+            groups.append(RelationHits(relation, reading, half[rows], *counts))
         return make_table(groups, resamples=resamples, seed=seed)

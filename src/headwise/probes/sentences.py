@@ -5,9 +5,11 @@ from builtin.py or treebank.py; scoring.py compares them with attention weights.
 """
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headwise.errors import OptionError
+from headwise.reading.words import locate_words
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class ProbeSentence:
 
     words: tuple[str, ...]
     arcs: tuple[Arc, ...]
+    text: str = ""
+    """The sentence as it is written; by default the words with spaces between them."""
+    group: str = ""
+    """Sentences of one group, such as a register, stay together if sentences are split in two."""
 
     def __post_init__(self) -> None:
         """Raise OptionError if an arc points outside the sentence."""
@@ -65,3 +71,18 @@ class ProbeSentence:
                     f"{arc.relation} names word {outside[0]}: "
                     f"the sentence has words 0..{len(self.words) - 1}"
                 )
+        if self.text and locate_words(self.words, self.text) is None:
+            raise OptionError(
+                f"the text {self.text!r} does not consist of the words {' '.join(self.words)}: "
+                "leave it out, or use the same words in the same order"
+            )
+
+
+def split_in_two(sentences: Iterable[ProbeSentence]) -> list[int]:
+    """The half, 0 or 1, that each sentence belongs to: groups take turns in order of appearance.
+
+    A sentence without a group is a group of its own.
+    """
+    groups = [sentence.group or index for index, sentence in enumerate(sentences)]
+    turn = {group: number % 2 for number, group in enumerate(dict.fromkeys(groups))}
+    return [turn[group] for group in groups]

@@ -170,15 +170,15 @@ TEMPLATES = {
         "BUT ADV:d , the QUALITY PERSON ACTED:g the THING .",
     ),
     "preposition-object": (
-        "SAID the PERSON from the WORK MOVED TOWARD:g CITY:d .",
-        "SAID the PERSON waited NEAR:g the PLACE:d with NAME .",
-        "SAID the PERSON from the WORK ACTED the THING NEAR:g the AGE PLACE:d .",
-        "SAID the PERSON with the THING MOVED TOWARD:g the SIZE AGE PLACE:d .",
-        "ASK which HOME:d is NAME from:g ?",
-        "ASK which PLACE:d did NAME MOVE TOWARD:g with the PERSON ?",
-        "ASK which AGE PLACE:d did the PERSON MOVE TOWARD:g ?",
+        "SAID the PERSON from the WORK MOVED TOWARD:d CITY:g .",
+        "SAID the PERSON waited NEAR:d the PLACE:g with NAME .",
+        "SAID the PERSON from the WORK ACTED the THING NEAR:d the AGE PLACE:g .",
+        "SAID the PERSON with the THING MOVED TOWARD:d the SIZE AGE PLACE:g .",
+        "ASK which HOME:g is NAME from:d ?",
+        "ASK which PLACE:g did NAME MOVE TOWARD:d with the PERSON ?",
+        "ASK which AGE PLACE:g did the PERSON MOVE TOWARD:d ?",
     ),
-    "pronoun-antecedent": (
+    "pronoun-agreement": (
         # "it" can only be the thing, because the other candidates are people
         "the THING:g belonged to NAME:c until NAME:c sold it:d .",
         "NAME:c put the THING:g NEAR NAME:c because it:d was FAULT .",
@@ -226,14 +226,14 @@ TEMPLATES = {
 WORKED = {
     "The cat sat down": "determiner-noun 0 1, subject-verb 1 2, verb-modifier 3 2",
     "The animal didn't cross the street because it was too tired .": "determiner-noun 0 1, "
-    "subject-verb 1 3, determiner-noun 4 5, verb-object 5 3, pronoun-antecedent 7 1 1 5, "
+    "subject-verb 1 3, determiner-noun 4 5, verb-object 5 3, coreference 7 1 1 5, "
     "subject-verb 7 8, subject-predicate 7 10",
     "The scientist who reviewed the paper said it was flawed": "determiner-noun 0 1, "
-    "subject-verb 1 6, determiner-noun 4 5, verb-object 5 3, pronoun-antecedent 7 5 1 5, "
+    "subject-verb 1 6, determiner-noun 4 5, verb-object 5 3, coreference 7 5 1 5, "
     "subject-verb 7 8, subject-predicate 7 9",
     "The agent opened a pull request because the test suite was green .": "determiner-noun 0 1, "
     "subject-verb 1 2, determiner-noun 3 5, verb-object 5 2, determiner-noun 7 9, "
     "subject-verb 9 10, subject-predicate 9 11",
     "The agent merged the pull request after review": "determiner-noun 0 1, subject-verb 1 2, "
-    "determiner-noun 3 5, verb-object 5 2, preposition-object 7 6",
+    "determiner-noun 3 5, verb-object 5 2, preposition-object 6 7",
 }

@@ -7,9 +7,14 @@ In: a file. Out: its sentences with at least one arc.
 - Empty nodes (8.1) are not part of the text and are dropped. Arcs to the root and `punct` arcs are
   also dropped.
 - Subtypes of relations are dropped: `nsubj:pass` counts as `nsubj`.
+- The text is the one in the comment `# text = ...` if it has the sentence's words; otherwise the
+  words are joined with spaces.
+- A comment `# register = ...` names a sentence's group. In a file without such comments, documents
+  (`# newdoc`) are the groups if there are at least MIN_DOCUMENTS.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from io import StringIO
 from itertools import groupby
 from os import PathLike
@@ -19,6 +24,11 @@ from typing import Any
 from headwise.errors import MissingPackage, OptionError
 from headwise.files import read_text
 from headwise.probes.sentences import Arc, ProbeSentence
+from headwise.reading.words import locate_words
+
+MIN_DOCUMENTS = 8
+"""With fewer documents, splitting a treebank by document would give halves of unequal size."""
+DOCUMENT = "document "
 
 
 def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
@@ -46,13 +56,24 @@ def read_treebank(path: Path) -> list[ProbeSentence]:
         from conllu.exceptions import ParseException
     except ImportError as err:
         raise MissingPackage("CoNLL-U files need the package conllu: pip install conllu") from err
-    text, sentences = read_text(path), list[ProbeSentence]()
+    text, sentences, number = read_text(path), list[ProbeSentence](), 0
     try:
         for tokens in parse_incr(StringIO(text)):
-            sentences.append(_build_sentence(list(tokens)))
+            number += any(key.startswith("newdoc") for key in tokens.metadata)
+            group = tokens.metadata.get("register") or f"{DOCUMENT}{number}"
+            sentence = _build_sentence(list(tokens))
+            written = (tokens.metadata.get("text") or "").strip()
+            if locate_words(sentence.words, written) is None:
+                written = ""
+            sentences.append(replace(sentence, text=written, group=group))
     except (ParseException, OptionError) as err:
         place = _sentence_lines(text, len(sentences))
         raise OptionError(f"{path}, {place}, is not valid CoNLL-U: {err}") from err
+    if number < MIN_DOCUMENTS:
+        sentences = [
+            replace(sentence, group="") if sentence.group.startswith(DOCUMENT) else sentence
+            for sentence in sentences
+        ]
     return [sentence for sentence in sentences if sentence.arcs]
 
 

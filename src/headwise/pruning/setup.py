@@ -94,7 +94,7 @@ def prepare_setup(
 ) -> PruneSetup:
     """Check that the model can be pruned and divide `texts`, or `batches`, among the steps.
 
-    Texts are split by document. Python's manual is used if both are None.
+    Texts are split by document. The built-in texts are used if both are None.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
     check_variant(scored.model, settings.refit)
@@ -111,7 +111,7 @@ def prepare_setup(
     for evaluation in (choose, held_out):
         evaluation.finite_loss(scored.name)
     search = _cut_search(choose, settings, progress)
-    source = "Python's manual" if texts is None and batches is None else OWN_TEXT
+    source = "the built-in corpus" if texts is None and batches is None else OWN_TEXT
     return PruneSetup(scored, choose, fit, ridge, held_out, search, settings, source, progress)
 
 

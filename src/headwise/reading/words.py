@@ -1,5 +1,6 @@
 """Words: maps words to a tokenizer's pieces, and weights of pieces to weights of words."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,26 +28,40 @@ class Encoded:
         return [self.word_of_token.count(word) for word in range(max(self.word_of_token) + 1)]
 
 
-def write_sentence(words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The sentence as text, and the start and end of each word in it.
+def join_with_spaces(words: Sequence[str]) -> str:
+    """The words as a text, with no space before closing marks.
 
-    >>> write_sentence(["It", "rained", "."])
-    ('It rained.', [(0, 2), (3, 9), (9, 10)])
+    >>> join_with_spaces(["It", "rained", "."])
+    'It rained.'
     """
-    text, spans = "", []
+    return "".join(word if word in CLOSING else f" {word}" for word in words).lstrip()
+
+
+def locate_words(words: Sequence[str], text: str) -> list[tuple[int, int]] | None:
+    """Start and end of each word in the text; None if the text has other words.
+
+    >>> locate_words(["It", "rained", "."], "It rained.")
+    [(0, 2), (3, 9), (9, 10)]
+    """
+    spans, end = [], 0
     for word in words:
-        text += " " if text and word not in CLOSING else ""
-        spans.append((len(text), len(text) + len(word)))
-        text += word
-    return text, spans
+        start = text.find(word, end)
+        if start < 0 or text[end:start].strip():
+            return None
+        end = start + len(word)
+        spans.append((start, end))
+    return None if text[end:].strip() else spans
 
 
-def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | None:
-    """Tokens of the sentence with their words; None if a word has no token of its own.
+def encode(words: Sequence[str], tokenizer: Callable[..., Any], text: str = "") -> Encoded | None:
+    """Tokens of a sentence with their words; None if a word has no token of its own.
 
-    Special tokens and whitespace belong to no word. `tokenizer` is called as Hugging Face's are.
+    `text` is the sentence as it is written; without it, the words are joined with spaces. Calls
+    `tokenizer(text, return_offsets_mapping=True)`. Special tokens and whitespace belong to no word.
     """
-    text, spans = write_sentence(words)
+    text = text or join_with_spaces(words)
+    spans = locate_words(words, text)
+    assert spans is not None, "ProbeSentence checks that its text has its words"
     try:
         pieces = tokenizer(text, return_offsets_mapping=True)
     except NotImplementedError as err:
@@ -54,11 +69,12 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
             f"{type(tokenizer).__name__} does not map tokens to characters: use a "
             "tokenizer that transformers loads from a tokenizer.json"
         ) from err
-    word_of_token = []
+    starts, word_of_token = [first for first, _ in spans], []
     for start, end in pieces["offset_mapping"]:
-        shares = [min(end, last) - max(start, first) for first, last in spans]
-        most = max(shares, default=0)  # the first word wins a tie
-        word_of_token.append(shares.index(most) if most > 0 else NO_WORD)
+        near = range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, end))
+        shares = [(min(end, spans[word][1]) - max(start, starts[word]), -word) for word in near]
+        most, word = max(shares, default=(0, 0))  # the first word wins a tie
+        word_of_token.append(-word if most > 0 else NO_WORD)
     if set(word_of_token) - {NO_WORD} != set(range(len(spans))):
         return None
     return Encoded(list(pieces["input_ids"]), word_of_token)

@@ -12,8 +12,9 @@ from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.report.data import ReportData
 from headwise.report.relations_section import rank_pairs
-from headwise.report.roles_section import describe_head, role_chip
+from headwise.report.roles_section import example_html, role_chip
 from headwise.roles import ROLES, UNKNOWN_ROLE
+from headwise.views.findings import describe_head
 from headwise.views.heads import MORE, NONE, role_counts, strongest_of
 
 WHITE_TEXT_FROM = 0.718
@@ -79,11 +80,12 @@ def _role_sentence(count: int, total: int) -> str:
     )
 
 
-def _highlights(data: ReportData) -> Iterator[str]:
+def _highlights(data: ReportData) -> Iterator[str | Html]:
     table = data.table
-    for role in ("positional", "sink", "induction", "syntactic", "coreference"):
+    for role in ("positional", "sink", "induction", "syntactic", "semantic", "coreference"):
         if role in table.held_roles:
-            yield describe_head(strongest_of(table, role, 1)[0], role)
+            head = strongest_of(table, role, 1)[0]
+            yield join_html([describe_head(head, role), example_html(data, head, role)], " ")
     layers = Counter(head.layer_name for head in table.without_role).most_common(2)
     if layers and (len(layers) == 1 or layers[0][1] > layers[1][1]):
         layer, count = layers[0]

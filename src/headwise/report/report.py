@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
-from headwise.reading.corpus import TEXTS
+from headwise.reading.corpus import scan_texts
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
 from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
@@ -91,7 +91,7 @@ def _provenance_section(data: ReportData) -> Html:
     about = data.table.about
     loaded = dict_in(about, "loaded")
     digest = about.get("texts")
-    is_built_in = digest == digest_texts(TEXTS)
+    is_built_in = digest == digest_texts(scan_texts())
     text = "built-in text" if is_built_in else "your own text"
     counts = (f"{name.replace('_', ' ')} {count:,}" for name, count in data.counts.items())
     versions = (f"{name} {about[name]}" for name in VERSIONS if name in about)
@@ -131,8 +131,9 @@ def _provenance_section(data: ReportData) -> Html:
         facts = asdict(data.cut)
         parts.append(fact_list((name, _one_line(facts[name])) for name in CUT_FACTS))
     if is_built_in:
-        title = f"The text that was read: {format_count(len(TEXTS), 'document')}"
-        parts.append(details(title, *(tag("blockquote", text) for text in TEXTS)))
+        texts = scan_texts()
+        title = f"The text that was read: {format_count(len(texts), 'document')}"
+        parts.append(details(title, *(tag("blockquote", text) for text in texts)))
     return section("making", "How it was made", *parts)
 
 

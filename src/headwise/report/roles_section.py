@@ -5,16 +5,15 @@ from collections.abc import Mapping
 from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.drawing.html import Html, bullets, figure_html, join_html, section, tag
 from headwise.drawing.table import Table
-from headwise.formats import format_count, format_number, format_share
+from headwise.formats import format_count, format_number
 from headwise.head_table import HeadRow
 from headwise.report.data import ReportData
 from headwise.report.maps import MAPS_PER_ROLE, SHARPNESS, sharpest_heads
-from headwise.roles import ROLES, UNKNOWN_ROLE
+from headwise.roles import RELATIONAL, ROLES, UNKNOWN_ROLE
+from headwise.views.findings import describe_detail, describe_head, find_example
 from headwise.views.heads import SCORE_COLUMNS, score_cells, strongest_of
 
 HEADS_PER_ROLE = 3
-RELATIONAL = ("syntactic", "semantic", "coreference")
-"""Roles about pairs of words: their maps leave out special tokens."""
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
@@ -70,7 +69,7 @@ def role_chip(name: str) -> Html:
 def _role_part(data: ReportData, name: str) -> Html:
     role, heads = ROLES.get(name, UNKNOWN_ROLE), data.table.with_role(name)
     strongest = strongest_of(data.table, name, HEADS_PER_ROLE)
-    claim, unknown, limit = role.meaning.partition("Unknown: ")
+    claim, unknown, limit = role.meaning.partition(" Unknown: ")
     is_relational = name in RELATIONAL
     words_only = ", special tokens left out" if is_relational else ""
     facts = {}
@@ -80,8 +79,8 @@ def _role_part(data: ReportData, name: str) -> Html:
     return tag(
         "div",
         tag("h3", join_html([role_chip(name), f"{name}: {format_count(len(heads), 'head')}"], " ")),
-        tag("p", join_html([tag("b", claim), f"{unknown}{limit}"], " ")),
-        tag("p", describe_head(strongest[0], name)),
+        tag("p", join_html([tag("b", claim), f"{unknown.lstrip()}{limit}"], " ")),
+        tag("p", describe_head(strongest[0], name), " ", example_html(data, strongest[0], name)),
         _score_table(strongest, name, f"Score: {role.score}."),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
         _map_figures(data.maps.words_by_head if is_relational else data.maps.by_head, facts),
@@ -89,8 +88,18 @@ def _role_part(data: ReportData, name: str) -> Html:
     )
 
 
+def example_html(data: ReportData, head: HeadRow, role: str) -> Html:
+    """A sentence in which the head does this, with the two words marked; empty if there is none."""
+    example = find_example(data.table, head, role)
+    if example is None:
+        return Html("")
+    parts = [tag("mark", part) if at % 2 else part for at, part in enumerate(example.parts)]
+    looks = f"{head.name}: {example.looks} \u2192 {example.at}"
+    return tag("span", tag("b", looks), " in ", tag("q", *parts), class_="example")
+
+
 def _score_table(heads: list[HeadRow], role: str, caption: str) -> Html:
-    details = [_describe_detail(str(row.get(f"{role}_detail", ""))) for row in heads]
+    details = [describe_detail(str(row.get(f"{role}_detail", ""))) for row in heads]
     columns = ("head", *SCORE_COLUMNS, "detail")
     count = len(columns) if any(details) else len(columns) - 1
     rows = [
@@ -115,22 +124,6 @@ def _sharpest_part(data: ReportData) -> Html:
     )
 
 
-def _describe_detail(detail: str) -> str:
-    """A role's detail in words: a distance or a relation; other details are returned unchanged.
-
-    >>> _describe_detail("-1"), _describe_detail("verb-object, governor")
-    ('1 back', 'verb-object: the governor looks at its dependent')
-    """
-    if _is_offset(detail):
-        return f"{detail[1:]} {'back' if detail[0] == '-' else 'ahead'}"
-    relation, _, reading = detail.partition(", ")
-    return f"{relation}: {READINGS[reading]}" if reading in READINGS else detail
-
-
-def _is_offset(detail: str) -> bool:
-    return detail[:1] in ("-", "+") and detail[1:].isdigit()
-
-
 def _map_figures(maps: Mapping[str, HeatMap], facts: Mapping[str, str]) -> Html:
     """The heads' maps, with captions that give a fact about the head and the largest weight."""
     figures = []
@@ -152,30 +145,3 @@ def _map_figures(maps: Mapping[str, HeatMap], facts: Mapping[str, str]) -> Html:
         label = f"Attention map of {name} over {tokens}"
         figures.append(figure_html(heat_svg([heat_map]), label, caption))
     return tag("div", *figures, class_="maps") if figures else Html("")
-
-
-def describe_head(row: HeadRow, role: str) -> str:
-    """One sentence about a head and the score of its role."""
-    name, detail = str(row.name), str(row.get(f"{role}_detail", ""))
-    score, guess = (format_share(row.get(f"{role}_{name}")) for name in ("score", "baseline"))
-    if not score:
-        return f"{name} is {role}."
-    if role in RELATIONAL:
-        relation, _, reading = detail.partition(", ")
-        how = f" ({READINGS[reading]})" if reading in READINGS else ""
-        beside = f"; the best simple guess: {guess}" if guess else ""
-        return f"{name} finds {relation or 'the relation'} {score} of the time{how}{beside}."
-    if role == "broad":
-        return f"{name} spreads its attention widely: its entropy is {score} of the maximum."
-    if role == "positional" and _is_offset(detail):
-        distance = "" if detail[1:] == "1" else f"{detail[1:]} "
-        where = f"the token {distance}{'before' if detail[0] == '-' else 'after'}"
-    else:
-        where = {
-            "delimiter": f"{detail} tokens" if detail == "special" else detail or "separators",
-            "sink": "the first four tokens" if detail == "first four" else "the first token",
-            "induction": "what followed earlier copies of a token",
-            "duplicate": "earlier copies of a token",
-        }.get(role, "one place")
-    beside = f"; equal weights would give {guess}" if guess else ""
-    return f"{name} gives {score} of its attention to {where}{beside}."

@@ -3,10 +3,16 @@
 In: the measures of all heads, and their hits on sentences with gold relations. Out: a score, a
 threshold and a baseline for each role and head, and the roles whose score passes both.
 
+Syntactic, semantic and coreference roles rest on natural sentences: the head must count there (see
+probes/accuracy.py) and, if the controlled sentences have the same relation, lead its baseline there
+as well, so that a habit of looking at a likely distance is not enough.
+
 A role says what a head's attention looks like on the text and probes that were read. It does not
 explain the model's behaviour, and it is not a reason to keep or cut a head.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +22,7 @@ from numpy.typing import NDArray
 from headwise.heads import HeadId
 from headwise.measures.offsets import OFFSETS
 from headwise.probes.accuracy import MARGIN
-from headwise.probes.builtin import CONCEPT, PRONOUN
+from headwise.probes.relation_names import CONTROLLED, describe_relation, role_of_relation
 from headwise.roles import ROLES
 
 Numbers = NDArray[np.float64]
@@ -37,6 +43,8 @@ APART = 0.01
 """Minimum lead of a broad head over the median head: if all heads are similar, none is broad."""
 FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
 """Minimum accuracy for a role: half, or more if its questions have few candidates."""
+SIGNIFICANT = 0.05
+"""Largest p-value of a lead in the controlled sentences, which only confirm a finding."""
 
 
 class Verdict(NamedTuple):
@@ -47,7 +55,9 @@ class Verdict(NamedTuple):
     baseline: Numbers
     detail: list[str]
     counts: NDArray[np.bool_] | None = None
-    """Whether the lead is more than luck, or large enough to stand out; None if not tested."""
+    """Whether the lead is significant or, for broad, large enough; None if not tested."""
+    evidence: Mapping[str, list[Any]] = MappingProxyType({})
+    """For roles decided by sentences: the relation, the number of arcs, the 95% interval ..."""
 
 
 def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -59,12 +69,12 @@ def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.
     """
     verdicts = {role: _mass_verdict(df, role) for role in MASSES} | {"broad": _broad_verdict(df)}
     if relations is not None and len(relations) > 0:
-        role_of = {CONCEPT: "semantic", PRONOUN: "coreference"}
-        kinds = np.array([role_of.get(name, "syntactic") for name in relations["relation"]])
         places = zip(df["layer"], df["head"], df["stack"], strict=True)
         heads = [str(HeadId(*place)) for place in places]
-        for kind in np.unique(kinds):
-            verdicts[kind] = _relation_verdict(relations[kinds == kind], heads, FLOORS[kind])
+        evidence = _confirmed(relations)
+        for role in evidence["role"].unique():
+            rows = evidence[evidence["role"] == role]
+            verdicts[role] = _relation_verdict(rows, heads, FLOORS[role])
     columns: dict[str, Any] = {}
     has_role: dict[str, NDArray[np.bool_]] = {}
     for role in ROLES:
@@ -78,6 +88,8 @@ def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.
             if verdict.counts is not None:
                 columns[f"{role}_counts"] = verdict.counts
                 has_role[role] &= verdict.counts
+            for name, values in verdict.evidence.items():
+                columns[f"{role}_{name}"] = values
     roles = [tuple(role for role in has_role if has_role[role][row]) for row in range(len(df))]
     result = df.assign(**columns)
     result.insert(3, "roles", pd.Series(roles, index=df.index, dtype=object))
@@ -112,19 +124,49 @@ def _broad_verdict(df: pd.DataFrame) -> Verdict:
     return Verdict(score, BROAD, baseline, [""] * len(df), score - baseline >= APART)
 
 
+def _confirmed(relations: pd.DataFrame) -> pd.DataFrame:
+    """Rows on natural sentences that are evidence for a role, with that `role`.
+
+    `counts` is False in rows whose head is at its baseline in the controlled sentences.
+    """
+    is_controlled = relations["source"] == "controlled"
+    controlled = relations[is_controlled & (relations["p_value"] < SIGNIFICANT)]
+    confirmed = set(
+        zip(controlled["relation"], controlled["reading"], controlled["name"], strict=True)
+    )
+    tested = set(relations["relation"][is_controlled])
+    natural = relations[~is_controlled]
+    natural = natural.assign(role=natural["relation"].map(role_of_relation)).dropna(subset="role")
+    keys = zip(
+        natural["relation"].map(CONTROLLED), natural["reading"], natural["name"], strict=True
+    )
+    is_confirmed = [key[0] not in tested or key in confirmed for key in keys]
+    return natural.assign(counts=natural["counts"] & np.array(is_confirmed, dtype=bool))
+
+
 def _relation_verdict(relations: pd.DataFrame, heads: list[str], floor: float) -> Verdict:
-    """For each head, the relation in which it is furthest above the threshold.
+    """For each head, the relation in which its lead over the baseline is largest.
 
     Relations that count take precedence over those that do not.
     """
-    threshold = np.maximum(floor, relations["held_out_baseline"].to_numpy(float) + MARGIN)
-    known = relations.assign(threshold=threshold, lead=relations["held_out_accuracy"] - threshold)
-    known = known[known["lead"].notna()].sort_values(["counts", "lead"], kind="stable")
+    accuracy, baseline = relations["accuracy"], relations["baseline_accuracy"]
+    known = relations.assign(
+        threshold=np.maximum(floor, baseline + MARGIN),
+        passes=relations["counts"] & (accuracy >= floor),
+        lead=accuracy - baseline,
+    )
+    known = known.sort_values(["passes", "lead"], kind="stable")
     best = known.groupby("name").tail(1).set_index("name").reindex(heads)
+    details = [
+        describe_relation(relation, reading) if isinstance(relation, str) else ""
+        for relation, reading in zip(best["relation"], best["reading"], strict=True)
+    ]
     return Verdict(
-        best["held_out_accuracy"].to_numpy(float),
+        best["accuracy"].to_numpy(float),
         best["threshold"].to_numpy(float),
-        best["held_out_baseline"].to_numpy(float),
-        (best["relation"] + ", " + best["reading"]).fillna("").tolist(),
+        best["baseline_accuracy"].to_numpy(float),
+        details,
         best["counts"].eq(True).to_numpy(bool),
+        {name: best[name].tolist() for name in ("arcs", "low", "high")}
+        | {name: best[name].fillna("").tolist() for name in ("relation", "reading", "source")},
     )

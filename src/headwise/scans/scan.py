@@ -33,12 +33,13 @@ from headwise.measures.uniform import Uniform
 from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
 from headwise.probes.builtin import builtin_sentences
+from headwise.probes.natural import balanced_sentences, natural_sentences
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import as_sentences
 from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Batch, TokenKinds
-from headwise.reading.corpus import TEXTS
+from headwise.reading.corpus import scan_texts
 from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
 from headwise.reading.tensors import (
     as_batches,
@@ -47,11 +48,14 @@ from headwise.reading.tensors import (
     non_text_inputs,
     why_unreadable,
 )
-from headwise.reading.words import Encoded, encode, merge_pieces
+from headwise.reading.words import merge_pieces
 from headwise.scans import fingerprint
+from headwise.scans.examples import find_examples
 from headwise.scans.folder import Scan, ScanFolder
+from headwise.scans.gold_sentences import GoldSentences
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.settings import ScanSettings
+from headwise.scans.suitability import why_unsuited
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import column_meanings, head_pairs, head_table, relation_table
 from headwise.watching.calls import Call
@@ -159,6 +163,8 @@ class ScanJob:
     inputs: Sequence[Mapping[str, Tensor]] | None = None
     treebank: Sequence[ProbeSentence] | None = None
     settings: ScanSettings = field(default_factory=ScanSettings)
+    has_default_text: bool = False
+    """Whether the user gave no text, inputs or sentences."""
     about: Mapping[str, Any] = field(default_factory=dict)
     cache: LayerCache = field(default_factory=LayerCache, repr=False)
 
@@ -176,10 +182,8 @@ class ScanJob:
         """Open the model and check its inputs; see `scan` for the arguments."""
         settings = settings or ScanSettings()
         is_alone = texts is None and inputs is None and treebank is None
-        if settings.probe is None:
-            settings = replace(settings, probe=is_alone)
         batches = None if inputs is None else as_batches(inputs)
-        documents = as_documents(TEXTS if is_alone else texts)
+        documents = as_documents(scan_texts() if is_alone else texts)
         sentences = None if treebank is None else as_sentences(treebank)
         if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
             raise OptionError(
@@ -196,6 +200,7 @@ class ScanJob:
             inputs=batches,
             treebank=sentences,
             settings=settings,
+            has_default_text=is_alone,
             about={"name": loaded.name, **loaded.about},
         )
 
@@ -250,11 +255,8 @@ class ScanJob:
                 windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
                 groups = self._reader.batches(windows)
                 batches += self._window_batches("repeats", groups, self._count_induction)
-        for source, (sentences, _) in self._sentences.items():
-            windows = [
-                Window(index, tuple(encoded.input_ids)) for index, (_, encoded) in sentences.items()
-            ]
-            groups = self._reader.batches(windows, SENTENCE_TOKENS)
+        for source, gold in self._gold.items():
+            groups = self._reader.batches(gold.windows(), SENTENCE_TOKENS)
             batches += self._window_batches(source, groups, partial(self._count_relations, source))
         return batches
 
@@ -281,23 +283,42 @@ class ScanJob:
         return Reader(self.tokenizer, self.config, length=length)
 
     @cached_property
-    def _sentences(self) -> dict[str, tuple[dict[int, tuple[ProbeSentence, Encoded]], int]]:
-        """For each source, the readable sentences by index, and the number of unreadable ones."""
-        sources: dict[str, Sequence[ProbeSentence]] = {}
-        if self.settings.probe:
-            sources["probe"] = builtin_sentences(self.settings.per_relation, self.settings.seed)
+    def _gold(self) -> dict[str, GoldSentences]:
+        """Sentences with gold relations, by source."""
+        gold = {}
+        if self.reads_builtin_sentences:
+            count, seed = self.settings.per_relation, self.settings.seed
+            gold["natural"] = self._natural
+            gold["controlled"] = GoldSentences.of(builtin_sentences(count, seed), self._reader)
+        if self.settings.probe:  # these give no role, so they are read only on request
+            gold["balanced"] = GoldSentences.of(self._some(balanced_sentences()), self._reader)
         if self.treebank is not None:
-            sources["treebank"] = self.treebank
-        readable = {}
-        for source, sentences in sources.items():
-            usable = {
-                index: (sentence, encoded)
-                for index, sentence in enumerate(sentences)
-                if (encoded := encode(sentence.words, self._reader.tokenizer)) is not None
-                and len(encoded.input_ids) <= self._reader.length
-            }
-            readable[source] = usable, len(sentences) - len(usable)
-        return readable
+            gold["treebank"] = GoldSentences.of(self.treebank, self._reader)
+        return gold
+
+    @cached_property
+    def _natural(self) -> GoldSentences:
+        return GoldSentences.of(self._some(natural_sentences()), self._reader)
+
+    def _some(self, sentences: Sequence[ProbeSentence]) -> Sequence[ProbeSentence]:
+        """At most `max_sentences` of the sentences, evenly distributed."""
+        most = self.settings.max_sentences
+        if most is None or most >= len(sentences):
+            return sentences
+        return [sentences[number * len(sentences) // most] for number in range(most)]
+
+    @cached_property
+    def unsuited(self) -> str:
+        """The reason not to read the built-in sentences by default; "" if there is none."""
+        is_undecided = self.settings.probe is None and self.has_default_text
+        return why_unsuited(self.model, self._reader, self._natural) if is_undecided else ""
+
+    @property
+    def reads_builtin_sentences(self) -> bool:
+        """Whether to read the built-in sentences: on request, or by default if they suit."""
+        return bool(self.settings.probe) or (
+            self.settings.probe is None and self.has_default_text and not self.unsuited
+        )
 
     def _count_measures(self, batch: Batch, sums: ScanSums) -> None:
         settings = self.settings
@@ -331,7 +352,8 @@ class ScanJob:
 
     def _count_relations(self, source: str, batch: Batch, sums: ScanSums) -> None:
         """Count how often each head finds the gold partner of a word."""
-        sentences = [self._sentences[source][0][index] for index in batch.indices]
+        gold = self._gold[source]
+        sentences = [(gold.sentences[index], gold.encoded[index]) for index in batch.indices]
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
 
@@ -361,7 +383,9 @@ class ScanJob:
 
     def build_tables(self, sums: ScanSums) -> Scan:
         """Build the tables from the sums of all batches."""
-        unusable = {source: number for source, (_, number) in self._sentences.items() if number}
+        unusable = {
+            source: gold.num_unusable for source, gold in self._gold.items() if gold.num_unusable
+        }
         if not sums.heads.num_heads:
             if unusable:
                 raise OptionError(
@@ -378,10 +402,14 @@ class ScanJob:
             **({"tokens": counts["tokens"]} if "tokens" in counts else {}),
             "counts": dict(sorted(counts.items())),
             "rows": self.settings.describe_rows(),
+            **({"unmeasured": self.unsuited} if self.unsuited else {}),
             **{name: value for name, value in facts.items() if name != "model"},
         }
-        relations = relation_table(sums)
+        halves = {source: gold.halves for source, gold in self._gold.items()}
+        relations = relation_table(sums, halves)
         table = head_table(sums.heads, about, relations)
+        if examples := find_examples(table.df, sums.relations, self._gold):
+            table.about["examples"] = examples
         meanings = column_meanings(self.settings.measure_choices).items()
         table.about["columns"] = {name: words for name, words in meanings if name in table.df}
         return Scan(table, head_pairs(sums.heads), relations)

@@ -34,14 +34,17 @@ class ScanSettings:
     repeats: bool = True
     """Whether to measure induction on repeated random tokens."""
     probe: bool | None = None
-    """Whether to read the built-in sentences with gold relations; None = if no input is given."""
-    per_relation: int = 100
-    """Number of built-in sentences for each relation."""
+    """Whether to read the built-in sentences with gold relations; None = if no input is given and
+    the model knows English."""
+    max_sentences: int | None = None
+    """Maximum number of natural sentences to read; None = all."""
+    per_relation: int = 50
+    """Number of controlled sentences for each relation."""
     seed: int = 0
     """Seed for random rows, tokens and sentences."""
 
     def __post_init__(self) -> None:
-        for name in ("length", "max_tokens"):
+        for name in ("length", "max_tokens", "max_sentences"):
             if getattr(self, name) is not None:
                 self._check_number(name)
         self._check_number("per_relation", most=MOST)

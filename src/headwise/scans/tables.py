@@ -3,7 +3,7 @@
 In: sums. Out: data frames. role_decisions.py decides which head has which role.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,13 +135,16 @@ def head_pairs(sums: HeadSums) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def relation_table(sums: ScanSums) -> pd.DataFrame:
-    """One row per source, relation, reading and head: how often the head finds the gold word."""
+def relation_table(sums: ScanSums, halves: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """One row per source, relation, reading and head: how often the head finds the gold word.
+
+    `halves` has the half that each sentence of a source belongs to.
+    """
     heads, frames = _heads(sums.heads), []
     for key, scores in sums.relations.items():
         source, stack = key.split("|")
         stack_heads = [head for head in heads if head.stack == stack]
-        frame = scores.table()
+        frame = scores.table(halves[source])
         head_of_row = [stack_heads[number] for number in frame["head"]]
         frame["head"] = [head.head for head in head_of_row]
         frame.insert(0, "source", source)

@@ -15,7 +15,8 @@ from rich.text import Text
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number
 from headwise.head_table import HeadRow, HeadTable
-from headwise.probes.accuracy import best_heads
+from headwise.probes.accuracy import MIN_ARCS, best_heads
+from headwise.probes.builtin import AGREEMENT
 from headwise.roles import ROLES, UNKNOWN_ROLE
 
 HEADS_PER_LINE = 32
@@ -24,7 +25,7 @@ WIDE_CELLS = 24
 """Up to this many heads, cells are 3 characters wide: enough to number every head."""
 SCORE_COLUMNS = ("score", "threshold", "baseline")
 NONE, MORE = "·", "+"
-SOURCES = ("probe", "treebank")
+SOURCES = ("natural", "controlled", "balanced", "treebank")
 """Sources of sentences with gold relations."""
 UNSTABLE = "*"
 """Marks a head that only one half of the sentences would choose."""
@@ -99,27 +100,37 @@ def _legend(cells: Collection[tuple[str, ...]]) -> Text:
 
 
 def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
-    """The heads with the largest scores for each role, with the threshold and the baseline.
+    """The heads with the largest scores for each role, with their baseline and their evidence.
 
-    The threshold is the smallest score that a head needs for the role; the baseline is the score
-    of a head without the habit. Columns without any value are left out.
+    The baseline is the score of a head without the habit. Columns without any value are left out.
     """
     cells = [
-        (role, str(head.name), *score_cells(head, role), str(head.get(f"{role}_detail", "")))
+        (
+            *(role, str(head.name), format_number(head.get(f"{role}_score"))),
+            *(format_number(head.get(f"{role}_baseline")), describe_evidence(head, role)),
+            str(head.get(f"{role}_detail", "")),
+        )
         for role in table.held_roles
         for head in strongest_of(table, role, per_role)
     ]
-    columns = ("role", "head", *SCORE_COLUMNS, "detail")
+    numbers = ("score", "baseline", "95% range")
+    columns = ("role", "head", *numbers, "detail")
     used = [at for at in range(len(columns)) if at < 2 or any(row[at] for row in cells)]
     rows = [tuple(row[at] for at in used) for row in cells]
     colours = {role: ROLES.get(role, UNKNOWN_ROLE).terminal_colour for role in table.held_roles}
-    scores = Table("", [columns[at] for at in used], rows, SCORE_COLUMNS)
+    scores = Table("", [columns[at] for at in used], rows, numbers)
     return scores.to_rich(is_ruled=False, styles=colours)
 
 
 def score_cells(head: HeadRow, role: str) -> tuple[str, ...]:
     """The head's score, threshold and baseline as text; empty for missing numbers."""
     return tuple(format_number(head.get(f"{role}_{name}")) for name in SCORE_COLUMNS)
+
+
+def describe_evidence(head: HeadRow, role: str) -> str:
+    """For a role that rests on sentences, the 95% interval of the score; otherwise empty."""
+    low, high = (head.get(f"{role}_{name}", math.nan) for name in ("low", "high"))
+    return "" if math.isnan(low) else f"{low:.0%} to {high:.0%}"
 
 
 def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
@@ -145,7 +156,7 @@ def summary_lines(table: HeadTable) -> list[str]:
         ", ".join(filter(None, origin)),
         f"{format_count(len(table), 'head')} in {format_count(table.num_layers, 'layer')}",
         role_counts(table),
-        f"not tested: {', '.join(untested)}" if untested else "",
+        _untested_line(untested, about.get("unmeasured")),
     ]
     moved = [
         f"a cut model, whose heads have new numbers: {layer}H{new} was {layer}H{old} before the cut"
@@ -156,6 +167,12 @@ def summary_lines(table: HeadTable) -> list[str]:
     return list(filter(None, [*lines, *moved[:1]]))
 
 
+def _untested_line(roles: tuple[str, ...], reason: object) -> str:
+    if reason:
+        return f"syntactic, semantic and coreference roles are not measured: {reason}"
+    return f"not tested: {', '.join(roles)}" if roles else ""
+
+
 def role_counts(table: HeadTable) -> str:
     """Number of heads for each role that any head has, and number of heads without a role."""
     counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
@@ -163,8 +180,9 @@ def role_counts(table: HeadTable) -> str:
 
 
 def leaders(relations: pd.DataFrame) -> Group:
-    """The strongest head for each relation and its baseline, and notes that explain the columns."""
+    """The strongest head for each relation that some head finds, and notes on the columns."""
     best = best_of_each(relations)
+    best = best[(best["source"] != "controlled") | (best["relation"] == AGREEMENT)]
     rows = [
         (
             row["label"],
@@ -176,7 +194,7 @@ def leaders(relations: pd.DataFrame) -> Group:
             f"{row['low']:.0%} to {row['high']:.0%}",
             f"{row['arcs']:,}",
         )
-        for _, row in best.iterrows()
+        for _, row in best[best["counts"]].iterrows()
     ]
     numbers = ("found", "baseline", "on all", "95% range", "arcs")
     columns = ("relation", "head", "reading", *numbers)
@@ -185,17 +203,30 @@ def leaders(relations: pd.DataFrame) -> Group:
         "measured on the other half; on all: the named head on every sentence, which is "
         "optimistic because the head was chosen there."
     ]
-    if not best["is_stable"].all():
+    if not best[best["counts"]]["is_stable"].all():
         notes.append(f"{UNSTABLE} {HALVES_DIFFER}.")
-    return Group(Table("", columns, rows, numbers).to_rich(is_ruled=False), *notes)
+    if not rows:
+        notes = []
+    if missed := best[~best["counts"]]["label"].tolist():
+        notes.append(f"No head beats its baseline clearly: {', '.join(missed)}.")
+    return Group(
+        *([Table("", columns, rows, numbers).to_rich(is_ruled=False)] if rows else []), *notes
+    )
 
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
-    """`best_heads` for every source, plus `label` (relation) and `marked` (head, * if unstable)."""
+    """`best_heads` for every source, plus `source`, `label` and `marked` (head, * if unstable).
+
+    Leaves out relations with fewer than MIN_ARCS arcs, which say nothing about a head.
+    """
     frames = []
-    for source, rows in relations.groupby("source", sort=False):
+    enough = relations[relations["arcs"] >= MIN_ARCS]
+    for source, rows in (enough if len(enough) else relations).groupby("source", sort=False):
         best = best_heads(rows, head="name")
-        best["label"] = best["relation"] + ("" if source == "probe" else f" ({source})")
+        best["source"] = source
+        best["label"] = best["relation"] + (
+            "" if source in ("natural", "balanced") else f" ({source})"
+        )
         best["marked"] = best["name"].where(best["is_stable"], best["name"] + UNSTABLE)
         frames.append(best)
     return pd.concat(frames, ignore_index=True)

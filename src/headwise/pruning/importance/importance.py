@@ -144,7 +144,7 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
     """Measure how much the model needs each head on `texts`, or on `batches` of model inputs.
 
     `objective` is an objective or a function that maps model and inputs to one loss per example; by
-    default, the model's class decides it. Without texts and batches, Python's own manual is used.
+    default, the model's class decides it. Without texts and batches, the built-in texts are used.
     If `out` is set, the tables are also written to that folder; `force` replaces existing ones.
     """
     folder = None if out is None else Path(out).expanduser()
