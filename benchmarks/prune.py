@@ -25,6 +25,7 @@ from harness import setting
 from rich.console import Console
 from rich.table import Table
 
+from headwise import corpus
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
@@ -163,7 +164,7 @@ class Run:
         """Load the model and the record."""
         self.name, self.out, self.console = name, out, console
         self.loaded = open_scored_model(name)
-        self.setup = prepare_setup(self.loaded, TEXT[name])
+        self.setup = prepare_setup(self.loaded, TEXT[name], texts=corpus("manual")["manual"])
         self.judge = Judge(self.setup)
         self.record: dict[str, Any] = (
             json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}

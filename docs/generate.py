@@ -6,6 +6,7 @@ writes the pages; a test fails if one of them is stale.
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -245,6 +246,37 @@ def baselines() -> str:
     return table(*rows)
 
 
+def natural_baselines() -> str:
+    """Accuracy of the baselines on natural sentences, and on the controlled ones beside them."""
+    from headwise.probes.accuracy import BASELINES, MIN_ARCS, OFFSETS
+    from headwise.probes.builtin import builtin_sentences
+    from headwise.probes.natural import balanced_sentences, natural_sentences
+    from headwise.probes.relation_names import CONTROLLED
+
+    natural, controlled = (*natural_sentences(), *balanced_sentences()), builtin_sentences()
+    arcs = Counter(arc.relation for sentence in natural for arc in sentence.arcs)
+    names = ("best offset", "first", "last", "nearest")
+    rows: list[tuple[str, ...]] = [("relation", "arcs", *names, "best, controlled")]
+    for relation in sorted(arcs, key=lambda name: -arcs[name]):
+        if arcs[relation] < MIN_ARCS:
+            continue
+        shares = baseline_shares(natural, relation, "dependent")
+        has_candidates = shares["nearest candidate"] > 0
+        offset = max(BASELINES[: len(OFFSETS)], key=shares.__getitem__)
+        ends = BASELINES[-3:-1] if has_candidates else ("first word", "last word")
+        cells = [
+            "" if has_candidates else f"{offset.removeprefix('offset ')}: {shares[offset]:.0%}",
+            *(f"{shares[name]:.0%}" for name in ends),
+            f"{shares['nearest candidate']:.0%}" if has_candidates else "",
+        ]
+        twin = CONTROLLED.get(relation)
+        best = baseline_shares(controlled, twin, "dependent").values() if twin else ()
+        rows.append(
+            (f"`{relation}`", f"{arcs[relation]:,}", *cells, f"{max(best):.0%}" if twin else "")
+        )
+    return table(*rows)
+
+
 PLAIN_TYPES = {str: "string", bytes: "string", bool: "boolean", int: "number", float: "number"}
 """TypeScript names of Python types; bytes are sent as base64."""
 
@@ -320,7 +352,7 @@ MARKED = {
     "measures.md": [columns],
     "families.md": [returned, families, refused],
     "plan.md": [known],
-    "probes.md": [builtin_examples, baselines],
+    "probes.md": [natural_baselines, builtin_examples, baselines],
     "table.md": [roles],
     "architecture.md": [modules],
 }
