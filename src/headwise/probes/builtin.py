@@ -17,7 +17,6 @@ from headwise.probes import templates
 from headwise.probes.sentences import Arc, ProbeSentence
 
 RELATIONS = tuple(templates.TEMPLATES)
-AGREEMENT = "pronoun-agreement"
 MOST = 1000  # sentences per relation; every relation's templates can make more distinct ones
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}

@@ -5,6 +5,8 @@ case marks a slot in SLOTS or OPENINGS, `:d` the dependent, `:g` the governor an
 C1, C2 and C3 are candidates: one is the antecedent of the pronoun, or the partner of concept D.
 """
 
+AGREEMENT = "pronoun-agreement"
+"""The relation that gender, number or kind decides."""
 SLOT_WORDS = {
     "FEMALE": "Anna Maria Laura Julia Emma Sarah Alice Helen Clara Diana Emily Grace Hannah Irene "
     "Jane Kate Linda Lucy Martha Nancy Olivia Paula Rachel Rosa Sophie Susan Teresa Vera Eva "
@@ -178,7 +180,7 @@ TEMPLATES = {
         "ASK which PLACE:g did NAME MOVE TOWARD:d with the PERSON ?",
         "ASK which AGE PLACE:g did the PERSON MOVE TOWARD:d ?",
     ),
-    "pronoun-agreement": (
+    AGREEMENT: (
         # "it" can only be the thing, because the other candidates are people
         "the THING:g belonged to NAME:c until NAME:c sold it:d .",
         "NAME:c put the THING:g NEAR NAME:c because it:d was FAULT .",

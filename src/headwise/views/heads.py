@@ -16,7 +16,7 @@ from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number
 from headwise.head_table import HeadRow, HeadTable
 from headwise.probes.accuracy import MIN_ARCS, best_heads
-from headwise.probes.builtin import AGREEMENT
+from headwise.probes.templates import AGREEMENT
 from headwise.roles import ROLES, UNKNOWN_ROLE
 
 HEADS_PER_LINE = 32
