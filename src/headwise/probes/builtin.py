@@ -23,14 +23,15 @@ _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
-    """`per_relation` distinct sentences for each relation (at most `MOST`), shuffled."""
-    sentences = [
+    """`per_relation` distinct sentences for each relation (at most `MOST`), relation by relation.
+
+    The sentences of a relation, and the halves they belong to, do not depend on other relations.
+    """
+    return tuple(
         sentence
         for relation in RELATIONS
         for sentence in _sentences(relation, per_relation, Random(f"{seed} {relation}"))
-    ]
-    Random(seed).shuffle(sentences)
-    return tuple(sentences)
+    )
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:

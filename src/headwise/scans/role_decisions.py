@@ -41,8 +41,9 @@ MASSES = {
 """Roles decided by a share of the attention, with their threshold, columns and column labels."""
 APART = 0.01
 """Minimum lead of a broad head over the median head: if all heads are similar, none is broad."""
-FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
-"""Minimum accuracy for a role: half, or more if its questions have few candidates."""
+FLOORS = {"syntactic": 0.5, "semantic": 0.75, "coreference": 0.6}
+"""Minimum accuracy for a role. For related words it is half-way between guessing among two and
+certainty, because similar embeddings alone find many of them."""
 SIGNIFICANT = 0.05
 """Largest p-value of a lead in the controlled sentences, which only confirm a finding."""
 

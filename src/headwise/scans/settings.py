@@ -38,7 +38,7 @@ class ScanSettings:
     the model knows English."""
     max_sentences: int | None = None
     """Maximum number of natural sentences to read; None = all."""
-    per_relation: int = 50
+    per_relation: int = 100
     """Number of controlled sentences for each relation."""
     seed: int = 0
     """Seed for random rows, tokens and sentences."""
