@@ -98,12 +98,15 @@ def test_the_baseline_is_that_of_the_best_offset() -> None:
 
 
 def relations(
-    *rows: tuple[str, int, float, float, bool], source: str = "natural", p_value: float = 0.0
+    *rows: tuple[str, int, float, float, bool],
+    source: str = "natural",
+    p_value: float = 0.0,
+    arcs: int = 37,
 ) -> pd.DataFrame:
     names = ["relation", "head", "accuracy", "baseline_accuracy", "counts"]
     df = pd.DataFrame(rows, columns=names)
     heads = [f"L0H{head}" for head in df["head"]]
-    evidence = {"arcs": 37, "low": 0.4, "high": 0.6, "p_value": p_value}
+    evidence = {"arcs": arcs, "low": 0.4, "high": 0.6, "p_value": p_value}
     return df.assign(reading="governor", name=heads, source=source, **evidence)
 
 
@@ -175,14 +178,17 @@ def test_a_head_at_its_baseline_in_controlled_sentences_has_no_role(
     assert list(df["roles"]) == [("syntactic",) * has_role, ()]
 
 
-def test_a_relation_without_controlled_sentences_rests_on_natural_ones() -> None:
+@pytest.mark.parametrize(("arcs", "has_role"), [(100, True), (99, False)])
+def test_a_relation_without_controlled_sentences_needs_a_hundred_natural_arcs(
+    arcs: int, has_role: bool
+) -> None:
     rows = pd.concat(
         [
-            relations(("aux", 0, 0.9, 0.1, True)),
+            relations(("aux", 0, 0.9, 0.1, True), arcs=arcs),
             relations(("verb-object", 0, 0.1, 0.1, False), source="controlled", p_value=1.0),
         ]
     )
-    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ("syntactic",)
+    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ("syntactic",) * has_role
 
 
 def test_controlled_sentences_alone_give_no_role() -> None:
