@@ -1,5 +1,6 @@
 """An untrained model has no head that finds relations, even if words have many pieces."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
@@ -37,8 +38,18 @@ def trained_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFas
 
 
 def fine_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with 300 pieces, which splits most words."""
-    return trained_tokenizer(scan_texts(), 300)
+    """A tokenizer with 300 pieces, which splits most words; the same at every call."""
+    counts = Counter(" ".join(scan_texts()).lower().split())
+    letters = sorted({letter for word in counts for letter in word})
+    words = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    pieces = dict.fromkeys([*letters, *(f"##{letter}" for letter in letters), *words])
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces][:300]
+    inner = Tokenizer(
+        models.WordPiece({name: number for number, name in enumerate(names)}, unk_token="[UNK]")
+    )
+    inner.normalizer = normalizers.BertNormalizer()
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]", pad_token="[PAD]")
 
 
 def letters_tokenizer() -> PreTrainedTokenizerFast:
