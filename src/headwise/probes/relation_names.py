@@ -6,6 +6,7 @@ The syntactic relations are those of Universal Dependencies v2
 
 from headwise.probes.natural import CONCEPTS, COREFERENCE
 from headwise.probes.scoring import ArcReading
+from headwise.probes.templates import AGREEMENT
 
 WORDS = {
     COREFERENCE: ("pronoun", "noun"),
@@ -50,6 +51,7 @@ CONTROLLED = {
     "advmod": "verb-modifier",
     "case": "preposition-object",
     CONCEPTS: CONCEPTS,
+    COREFERENCE: AGREEMENT,
 }
 """The relation in the controlled sentences that corresponds to a relation in natural ones."""
 
