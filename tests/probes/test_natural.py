@@ -251,13 +251,13 @@ def test_running_text_has_an_arc_for_each_pronoun_that_follows_a_noun() -> None:
 
 def test_relations_have_roles_and_plain_words() -> None:
     relations = {arc.relation for each in natural_sentences() for arc in each.arcs}
-    assert {role_of_relation(name) for name in relations} >= {
+    assert {role_of_relation(name, "dependent") for name in relations} >= {
         "syntactic",
         "semantic",
         "coreference",
     }
-    assert role_of_relation(BALANCED) is None
-    assert role_of_relation("gene-protein") is None
+    assert role_of_relation(BALANCED, "dependent") is None
+    assert role_of_relation("gene-protein", "dependent") is None
     assert describe_relation("coreference", "dependent") == "coreference (pronoun -> noun)"
     assert describe_relation("gene-protein", "column") == "gene-protein, by column"
     assert describe_relation("case", "column") == "case (noun -> preposition, by column)"

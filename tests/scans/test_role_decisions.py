@@ -178,13 +178,19 @@ def test_a_head_at_its_baseline_in_controlled_sentences_has_no_role(
     assert list(df["roles"]) == [("syntactic",) * has_role, ()]
 
 
+@pytest.mark.parametrize(("reading", "has_role"), [("dependent", True), ("governor", False)])
+def test_a_taste_for_function_words_gives_no_role(reading: str, has_role: bool) -> None:
+    rows = relations(("cc", 0, 0.9, 0.1, True)).assign(reading=reading)
+    assert decide_roles(table(distance=[1.0]), rows)["roles"][0] == ("syntactic",) * has_role
+
+
 @pytest.mark.parametrize(("arcs", "has_role"), [(100, True), (99, False)])
 def test_a_relation_without_controlled_sentences_needs_a_hundred_natural_arcs(
     arcs: int, has_role: bool
 ) -> None:
     rows = pd.concat(
         [
-            relations(("aux", 0, 0.9, 0.1, True), arcs=arcs),
+            relations(("obl", 0, 0.9, 0.1, True), arcs=arcs),
             relations(("verb-object", 0, 0.1, 0.1, False), source="controlled", p_value=1.0),
         ]
     )

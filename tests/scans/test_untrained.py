@@ -78,7 +78,7 @@ TEXT_FAMILIES = [
     for name, family in FAMILIES.items()
     if family.kind in ("encoder", "decoder", "encoder-decoder")
 ]
-SEEDS = (0,)
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)))
 
 
 def untrained(name: str, seed: int) -> PreTrainedModel:

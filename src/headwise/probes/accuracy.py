@@ -20,6 +20,7 @@ halves are different kinds of text where registers are known.
 """
 
 import functools
+import itertools
 import math
 import zlib
 from collections.abc import Sequence
@@ -33,9 +34,12 @@ from numpy import ndarray
 from pandas import DataFrame
 
 OFFSETS = (-3, -2, -1, 1, 2, 3)
+REACHES = (-5, -4, -3, -2, 2, 3, 4, 5)
+"""Ranges of words, before (negative) or after, in which the longest word is a guess."""
 BASELINES = (
     *(f"offset {offset:+d}" for offset in OFFSETS),
     *("first word", "last word", "most pieces, first", "most pieces, last"),
+    *(f"most pieces within {reach:+d}" for reach in REACHES),
     *("first candidate", "last candidate", "nearest candidate"),
 )
 MARGIN = 0.10  # Voita 2019, https://arxiv.org/abs/1905.09418: a syntactic head leads by 10 points
@@ -131,15 +135,20 @@ def _sign_test(lead: Int[ndarray, "sentence heads"]) -> Float[ndarray, " heads"]
     )
 
 
-@functools.cache
 def _binomial_tail(successes: int, trials: int) -> float:
     """Chance of at least `successes` successes in `trials` fair coin tosses.
 
     >>> _binomial_tail(9, 10), _binomial_tail(0, 0)
     (0.0107421875, 1.0)
     """
-    ways = sum(math.comb(trials, number) for number in range(successes, trials + 1))
-    return float(Fraction(ways, 2**trials))
+    return _binomial_tails(trials)[successes]
+
+
+@functools.cache
+def _binomial_tails(trials: int) -> list[float]:
+    """`_binomial_tail` for every number of successes."""
+    ways = itertools.accumulate(math.comb(trials, number) for number in range(trials, -1, -1))
+    return [float(Fraction(count, 2**trials)) for count in ways][::-1]
 
 
 def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:

@@ -43,6 +43,8 @@ WORDS = {
 """The dependent and the governor of each relation in plain words."""
 SYNTACTIC = frozenset(WORDS) - {COREFERENCE}
 """Relations of Universal Dependencies."""
+FUNCTION_WORDS = frozenset({"aux", "case", "cc", "cop", "det", "mark"})
+"""Relations whose dependents are a few very common words."""
 CONTROLLED = {
     "nsubj": "subject-verb",
     "obj": "verb-object",
@@ -56,8 +58,17 @@ CONTROLLED = {
 """The relation in the controlled sentences that corresponds to a relation in natural ones."""
 
 
-def role_of_relation(relation: str) -> str | None:
-    """The role that a relation is evidence for; None if it gives no role."""
+def role_of_relation(relation: str, reading: ArcReading | str) -> str | None:
+    """The role that a relation in one reading is evidence for; None if it gives no role.
+
+    Governors that look at function words give none: a head that favors "and", whichever word
+    attends, finds most conjunctions, and heads of untrained models do that.
+
+    >>> role_of_relation("det", "dependent"), role_of_relation("det", "governor")
+    ('syntactic', None)
+    """
+    if relation in FUNCTION_WORDS and reading == "governor":
+        return None
     if relation in SYNTACTIC:
         return "syntactic"
     return {COREFERENCE: "coreference", CONCEPTS: "semantic"}.get(relation)

@@ -29,7 +29,7 @@ from numpy import ndarray
 from pandas import DataFrame
 from torch import Tensor
 
-from headwise.probes.accuracy import BASELINES, OFFSETS, RelationHits, make_table
+from headwise.probes.accuracy import BASELINES, OFFSETS, REACHES, RelationHits, make_table
 from headwise.probes.sentences import Arc, ProbeSentence
 
 ArcReading = Literal["dependent", "governor", "column"]
@@ -80,20 +80,35 @@ def baseline_hits(question: ArcQuestion, pieces: Sequence[int] | None = None) ->
     and nearest candidate answer questions with candidates. If two candidates are equally near, the
     earlier one counts as nearest. "most pieces" is the first or last of the words with the most
     tokens: the answer of a head with equal weights everywhere, because a word gets the weights of
-    all its tokens. It never hits in a column, where every row attends to the same tokens.
+    all its tokens. "most pieces within" is the nearest of the longest words in reach, which a head
+    with a sliding window may favor in the same way.
     """
     gold, choices = question.gold, sorted(question.choices)
     by_offset = [gold - question.source == offset for offset in OFFSETS]
     by_end = [gold == choices[0], gold == choices[-1]]
-    by_pieces = [False, False]
-    if pieces is not None and question.reading != "column":
+    by_pieces = [False] * (2 + len(REACHES))
+    if pieces is not None:
         most = max(pieces[word] for word in choices)
         longest = [word for word in choices if pieces[word] == most]
-        by_pieces = [gold == longest[0], gold == longest[-1]]
+        guesses = (longest[0], longest[-1], *_longest_in_reach(question, pieces))
+        by_pieces = [gold == guess for guess in guesses]
     if question.has_candidates:
         nearest = min(choices, key=lambda word: abs(word - question.source))
         return (*[False] * (len(OFFSETS) + 2), *by_pieces, *by_end, gold == nearest)
     return (*by_offset, *by_end, *by_pieces, False, False, False)
+
+
+def _longest_in_reach(question: ArcQuestion, pieces: Sequence[int]) -> list[int | None]:
+    """For each of REACHES, the nearest of the longest choices in reach; None if there is none."""
+    choices, guesses = set(question.choices), dict[int, int | None]()
+    for step in (-1, 1):
+        longest = None
+        for reach in range(step, step * (max(REACHES) + 1), step):
+            word = question.source + reach
+            if word in choices and (longest is None or pieces[word] > pieces[longest]):
+                longest = word
+            guesses[reach] = longest
+    return [guesses[reach] for reach in REACHES]
 
 
 def head_hits(

@@ -141,7 +141,8 @@ def _confirmed(relations: pd.DataFrame) -> pd.DataFrame:
     )
     tested = set(relations["relation"][is_controlled])
     natural = relations[~is_controlled]
-    natural = natural.assign(role=natural["relation"].map(role_of_relation)).dropna(subset="role")
+    roles = map(role_of_relation, natural["relation"], natural["reading"])
+    natural = natural.assign(role=list(roles)).dropna(subset="role")
     twins = natural["relation"].map(CONTROLLED)
     keys = zip(twins, natural["reading"], natural["name"], strict=True)
     is_confirmed = np.array([key in confirmed for key in keys], dtype=bool)
