@@ -195,7 +195,9 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
     """The user's documents, checked, or the built-in ones if `texts` is None."""
     documents = as_documents(texts)
-    return calibration_texts() if documents is None else documents
+    if documents is None:
+        return [text for part in calibration_texts().values() for text in part]
+    return documents
 
 
 def choose_batches(

@@ -48,6 +48,16 @@ class Sample:
         """Number of tokens without padding; if the model reads no tokens, number of examples."""
         return len(self) if self.is_token is None else int(self.is_token.sum())
 
+    def first_tokens(self, count: int) -> "Sample":
+        """The first examples, at least one, with about `count` tokens including padding."""
+        length = 1 if self.is_token is None else self.is_token.shape[-1]
+        end = max(1, count // length)
+        return Sample(
+            {name: value[:end] for name, value in self.inputs.items()},
+            None if self.targets is None else self.targets[:end],
+            None if self.reference is None else self.reference[:end],
+        )
+
     def repeated(self, copies: int) -> "Sample":
         """The whole batch repeated `copies` times."""
         return Sample(

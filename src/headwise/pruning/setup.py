@@ -1,87 +1,93 @@
 """PruneSetup: the uncut model, the text for each step, and the search for heads to cut.
 
-In: a loaded model and texts or batches. Out: `PruneSetup`. No two evaluations in it share a
-paragraph, except that heads are chosen and projections refitted on the same text.
+In: a loaded model and texts or batches. Out: `PruneSetup`. Which text serves which step is decided
+in text_sets.py; batches are divided in the same proportions.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
-from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
+from headwise.objectives.evaluation import Evaluation, choose_batches
 from headwise.objectives.objective import Objective
+from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
-from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
-from headwise.pruning.refit.refit import check_variant
+from headwise.pruning.record import TextPart, TextUse
 from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
+from headwise.pruning.text_sets import OWN_TEXT, TextSets, Texts, builtin_sets, other_texts, own_sets
 from headwise.reading.batch import Inputs
-from headwise.reading.python_manual import split_documents
+from headwise.reading.reader import as_documents
+from headwise.watching.gates import mean_outputs
 from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
 
-RIDGE_SHARE = 0.2
-"""Share of the refitting text that is set aside to choose the ridge on."""
 CHECKED = 4
 """Number of examples on which a cut model is compared with the silenced one."""
-FEWEST_BATCHES = 3
+FEWEST_BATCHES = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PruneSetup:
-    """An uncut model, its evaluation on the text for each step, and everything else a cut needs."""
+    """An uncut model, its evaluation on the text for each step, and everything else a cut needs.
+
+    The steps are those of `TextSets`.
+    """
 
     scored: ScoredModel
-    choose: Evaluation
-    fit: Evaluation
-    ridge: Evaluation
-    """Evaluation on text used to choose the ridge and to decide whether to keep the refit."""
-    held_out: Evaluation
-    """Evaluation on text that figures are reported on."""
+    choose: RegisterEvaluation
+    fit: RegisterEvaluation
+    shrink: RegisterEvaluation
+    decide: RegisterEvaluation
+    report: RegisterEvaluation
+    other: RegisterEvaluation | None = None
+    """Built-in text beside the user's own, to see what a cut costs elsewhere."""
     search: CutSearch
     settings: PruneSettings
-    source: str = OWN_TEXT
-    """`OWN_TEXT`, or the name of the built-in text."""
     progress: Progress = no_progress
 
     @property
     def objective(self) -> Objective:
         """The objective that heads are judged by: the scored model's, or one that reads labels."""
-        return self.held_out.objective
+        return self.report.whole.objective
 
     @property
     def counts(self) -> HeadCounts:
         """Number of heads and KV heads in each layer of the uncut model."""
-        return self.choose.counts
+        return self.search.evaluation.counts
 
     @property
     def inputs(self) -> Inputs:
         """A few examples to compare models on, without labels if the model needs none."""
-        batch = layer_inputs(self.scored.model, self.held_out.samples[-1].inputs)
+        batch = layer_inputs(self.scored.model, self.report.whole.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
+    @cached_property
+    def uncut_decide(self) -> RegisterLosses:
+        """Losses of the uncut model on the text that decides."""
+        return self.decide.losses()
+
     def text_use(self) -> TextUse:
-        """How much text each step used, with digests."""
-        steps = (self.choose, self.fit, self.ridge, self.held_out)
-        return TextUse(self.source, *map(_text_part, steps))
+        """How much text of which registers each step used, with digests."""
+        return TextUse(**{step: _text_part(getattr(self, step)) for step in STEPS})
 
 
-def _text_part(evaluation: Evaluation) -> TextPart:
-    digest = hashlib.sha256()
-    for sample in evaluation.samples:
+def _text_part(evaluation: RegisterEvaluation) -> TextPart:
+    whole, digest = evaluation.whole, hashlib.sha256()
+    for sample in whole.samples:
         for name in sorted(sample.inputs):
             numbers = sample.inputs[name].cpu().flatten().view(torch.uint8)  # numpy has no bfloat16
             digest.update(name.encode() + numbers.numpy().tobytes())
-    size = evaluation.describe_size()
-    return TextPart(evaluation.num_examples, evaluation.num_tokens, size, digest.hexdigest())
+    counts = whole.num_examples, whole.num_tokens, whole.describe_size()
+    return TextPart(tuple(evaluation.parts), *counts, digest.hexdigest())
 
 
 def prepare_setup(
@@ -94,62 +100,89 @@ def prepare_setup(
 ) -> PruneSetup:
     """Check that the model can be pruned and divide `texts`, or `batches`, among the steps.
 
-    Texts are split by document. The built-in texts are used if both are None.
+    The built-in texts are used if both are None.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
-    check_variant(scored.model, settings.refit)
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(
             f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
             "the same heads in all layers with headwise.cut"
         )
+    other = None
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     else:
-        parts = _split_texts(scored, choose_texts(texts), settings)
-    choose, fit, ridge, held_out = parts
-    for evaluation in (choose, held_out):
-        evaluation.finite_loss(scored.name)
-    search = _cut_search(choose, settings, progress)
-    source = "the built-in corpus" if texts is None and batches is None else OWN_TEXT
-    return PruneSetup(scored, choose, fit, ridge, held_out, search, settings, source, progress)
-
-
-def _split_texts(
-    scored: ScoredModel, texts: Sequence[str], settings: PruneSettings
-) -> tuple[Evaluation, ...]:
-    seed, most = settings.seed, settings.fit_tokens
-    fitting, held_out = split_documents(texts, seed=seed)
-    try:
-        fit, ridge = split_documents(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
-    except OptionError as error:
-        raise OptionError(
-            "the text has 2 paragraphs: give at least 3, separated by blank lines, for fitting, "
-            "choosing a ridge and measuring"
-        ) from error
-    evaluate = partial(Evaluation.of_texts, scored)
-    return (
-        evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
-        evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
-        evaluate(ridge, max_tokens=most // 4, seed=seed),
-        evaluate(held_out, max_tokens=settings.held_tokens, seed=seed),
+        documents = as_documents(texts)
+        if documents is None:
+            sets = builtin_sets(settings.fold)
+        else:
+            sets = own_sets(documents, settings.seed)
+            other = _evaluate(scored, other_texts(), settings.held_tokens, settings.seed)
+        parts = _evaluate_sets(scored, sets, settings)
+    for step in ("choose", "report"):
+        parts[step].whole.finite_loss(scored.name)
+    search = _cut_search(parts["choose"], settings, progress)
+    return PruneSetup(
+        scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
     )
 
 
-def _split_batches(scored: ScoredModel, batches: Sequence[Inputs]) -> tuple[Evaluation, ...]:
-    """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
+def _evaluate_sets(
+    scored: ScoredModel, sets: TextSets, settings: PruneSettings
+) -> dict[str, RegisterEvaluation]:
+    """The evaluation for each step, on as many tokens as the settings say."""
+    tokens = {
+        "choose": settings.choose_tokens,
+        "fit": settings.fit_tokens,
+        "shrink": settings.fit_tokens // 2,
+        "decide": settings.held_tokens,
+        "report": settings.held_tokens,
+    }
+    return {
+        step: _evaluate(
+            scored,
+            getattr(sets, step),
+            tokens[step],
+            settings.seed,
+            has_losses=step not in ("fit", "shrink"),
+        )
+        for step in STEPS
+    }
+
+
+def _evaluate(
+    scored: ScoredModel, texts: Texts, tokens: int, seed: int, *, has_losses: bool = True
+) -> RegisterEvaluation:
+    """The evaluation on about `tokens` tokens, equally many of each register."""
+    share = max(LEAST_TOKENS, tokens // len(texts))
+    return RegisterEvaluation(
+        {
+            name: Evaluation.of_texts(
+                scored, documents, max_tokens=share, seed=seed, has_losses=has_losses
+            )
+            for name, documents in texts.items()
+        }
+    )
+
+
+def _split_batches(
+    scored: ScoredModel, batches: Sequence[Inputs]
+) -> dict[str, RegisterEvaluation]:
+    """Report on every fourth batch, decide on the next, shrink on the one after; fit on the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
             f"the number of batches is {len(batches)}: give at least {FEWEST_BATCHES}, for "
-            "fitting, choosing a ridge and measuring"
+            "fitting, choosing a ridge, deciding and measuring"
         )
-    rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
-    fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
-    fit, ridge, held_out = (
-        Evaluation.of_batches(scored.model, scored.objective, part)
-        for part in (fitting, rest[1::4], batches[2::4])
-    )
-    return fit, fit, ridge, held_out
+    fit = batches[0::4]
+    parts = {"fit": fit, "choose": fit}
+    parts |= {step: batches[start::4] for start, step in enumerate(("shrink", "decide", "report"), 1)}
+    return {
+        step: RegisterEvaluation(
+            {OWN_TEXT: Evaluation.of_batches(scored.model, scored.objective, part)}
+        )
+        for step, part in parts.items()
+    }
 
 
 def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progress) -> CutSearch:

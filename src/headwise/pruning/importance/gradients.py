@@ -20,7 +20,7 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
 from headwise.pruning.stages import PruneStage
-from headwise.watching.gates import gate
+from headwise.watching.gates import MeanOutputs, gate
 
 DRAWS = 8
 """Number of random scalars per example: with 400 examples, enough to rank the heads."""
@@ -63,12 +63,14 @@ def gradients(
     *,
     draws: int = DRAWS,
     seed: int = 0,
+    means: MeanOutputs | None = None,
     advice: str = "",
     progress: Progress = no_progress,
 ) -> Gradients:
     """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
 
-    A model that is compared with itself is at the minimum of the loss, where the gradient is 0.
+    With `means`, silencing a head leaves its mean output; otherwise, it leaves zeros. A model that
+    is compared with itself is at the minimum of the loss, where the gradient is 0.
     Michel's score and Fisher information are then computed from the random scalars instead. The
     error message for an objective without gradients ends with `advice`.
     """
@@ -81,7 +83,9 @@ def gradients(
     with _without_weight_gradients(evaluation.model):
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
-            of_loss, of_draws, weight = _per_example(evaluation, sample, draws, random, advice)
+            of_loss, of_draws, weight = _per_example(
+                evaluation, sample, draws, random, means, advice
+            )
             flat = of_draws.flatten(0, 1)
             interaction += flat.T @ flat / draws
             pull += of_loss.sum(0)
@@ -109,7 +113,12 @@ def gradients(
 
 
 def _per_example(
-    evaluation: Evaluation, sample: Sample, draws: int, random: torch.Generator, advice: str = ""
+    evaluation: Evaluation,
+    sample: Sample,
+    draws: int,
+    random: torch.Generator,
+    means: MeanOutputs | None,
+    advice: str,
 ) -> tuple[
     Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
 ]:
@@ -122,7 +131,7 @@ def _per_example(
         )  # 0 for the gates of a stack that the loss does not depend on
         return torch.cat(parts, 1).double()
 
-    with torch.enable_grad(), gate(evaluation.model, gates):
+    with torch.enable_grad(), gate(evaluation.model, gates, means=means):
         output = objective.output(evaluation.model, sample.inputs)
         losses = objective.losses(output, sample)
         if not losses.sums.requires_grad:

@@ -1,13 +1,15 @@
 """Refit: adjust output projections so that the remaining heads make up for the cut ones.
 
-In: an uncut model, the cut one, examples to fit on, and examples to choose the ridge with. Out: the
-cut model with adjusted output projections, and a `LayerFit` per projection. Layers are fitted in
-order, each on the outputs of the layers refitted before it. A fit reduces the error in the residual
+In: an uncut model, the cut one, examples to fit on, and examples of other registers to choose the
+ridge with. Out: the cut model with adjusted output projections, and a `LayerFit` per projection.
+A strong ridge changes the weights little; the limit only adds to the bias what the cut heads output
+on average. Each layer gets the ridge whose worst register is best. Layers are fitted in order, each on the outputs of the layers refitted before it. A fit reduces the error in the residual
 stream after attention if the block adds attention's output unchanged to its input, otherwise the
 error in attention's output. The variant `wide` also fits the last linear layer of each feed-forward
 part. `normal_equations.py` solves the least-squares problems.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +29,8 @@ from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
 
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Ridges tried in each layer; the one that does best on examples not used for fitting is kept."""
+RIDGES = (None, 1000.0, 100.0, 10.0, 1.0, 0.1)
+"""Ridges tried in each layer; None corrects only the bias."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,15 @@ class LayerFit:
     """Result of refitting one linear layer."""
 
     layer: str
+    kind: str
+    """What was corrected: `weights`, only the `bias`, or `nothing` if no correction helped in every
+    register not used for fitting."""
     ridge: float | None
-    """None if no correction helped on the examples not used for fitting."""
+    """None if the weights were not corrected."""
     before: float
-    """Mean squared error on the examples not used for fitting, without a correction."""
+    """Mean squared error in the worst register not used for fitting, without a correction."""
     after: float
-    """Mean squared error on the examples not used for fitting, with the chosen correction."""
+    """Mean squared error in that register with the chosen correction."""
     is_residual: bool
     """Whether the target includes errors from earlier layers."""
     part: str = "attention"
@@ -52,16 +57,18 @@ def refit(
     cut: nn.Module,
     uncut: nn.Module,
     fitting: Sequence[Sample],
-    choosing: Sequence[Sample],
+    choosing: Mapping[str, Sequence[Sample]],
     *,
     variant: str = "full",
     progress: Progress = no_progress,
 ) -> tuple[LayerFit, ...]:
     """Refit the cut model's output projections in place, except in layers that never had heads.
 
-    `variant` is full, wide or bias; call `check_variant` first.
+    `choosing` has examples by register, to choose each layer's ridge with. `variant` is full, wide
+    or bias; call `check_variant` first.
     """
-    pair = _ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
+    samples = {"": fitting, **choosing}
+    pair = _ModelPair(cut, uncut, samples)
     fits = []
     for index in range(len(pair.cut.blocks)):
         progress(PruneStage.REFIT, index, len(pair.cut.blocks))
@@ -130,10 +137,12 @@ class _ModelPair:
     """Runs a cut and an uncut model on the same samples, one block at a time."""
 
     def __init__(
-        self, cut: nn.Module, uncut: nn.Module, samples: Sequence[Sample], num_fitting: int
+        self, cut: nn.Module, uncut: nn.Module, samples_by_register: Mapping[str, Sequence[Sample]]
     ) -> None:
-        """Start before the first block; the first `num_fitting` samples are for fitting."""
-        self.samples, self.num_fitting = samples, num_fitting
+        """Start before the first block. The samples under "" are for fitting."""
+        samples = [sample for part in samples_by_register.values() for sample in part]
+        self.samples = samples
+        self.registers = [name for name, part in samples_by_register.items() for _ in part]
         blocks = find_blocks(uncut)
         if not blocks:
             raise OptionError(
@@ -193,7 +202,10 @@ class _ModelPair:
     def refit_projection(self, index: int, fitted: _FittedProjection, variant: str) -> LayerFit:
         """Fit one projection, and apply the fit if it helps on examples not used for fitting."""
         weight, bias = output_weight(fitted.cut["projection"]), _bias(fitted.cut["projection"])
-        fit, held_out = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
+        sums = {
+            name: NormalEquations(*weight.shape, has_bias=bias is not None)
+            for name in dict.fromkeys(self.registers)
+        }
         for number, sample in enumerate(self.samples):
             goal = self.uncut.record(index, number, fitted.uncut)
             calls = self.cut.record(index, number, fitted.cut)
@@ -208,15 +220,19 @@ class _ModelPair:
             if fitted.is_residual:
                 error = error + (goal["stream"].input - calls["stream"].input)
             rows = real_queries(self.cut.model, sample.inputs, fitted.site.stack, error)
-            (fit if number < self.num_fitting else held_out).add(concat[rows], error[rows])
-        ridge, best, after = best_correction(fit, held_out, variant)
+            sums[self.registers[number]].add(concat[rows], error[rows])
+        fit, *held_out = sums.values()
+        ridge, best, worst = best_correction(fit, held_out, variant)
         if best is not None:
             with torch.no_grad():
                 weight.add_(best.weight.to(weight))
                 if bias is not None:
                     bias.add_(best.bias.to(bias))
-        name, before = fitted.site.layer_name, held_out.mean_square
-        return LayerFit(name, ridge, before, after, fitted.is_residual, fitted.part)
+        kind = "nothing" if best is None else "bias" if ridge is None else "weights"
+        before = worst.mean_square
+        after = before if best is None else worst.error_left(best)
+        name = fitted.site.layer_name
+        return LayerFit(name, kind, ridge, before, after, fitted.is_residual, fitted.part)
 
 
 def projection_at(site: Site) -> nn.Module:
@@ -232,17 +248,28 @@ def _bias(projection: nn.Module) -> Tensor | None:
 
 
 def best_correction(
-    fitted: NormalEquations, held_out: NormalEquations, variant: str
-) -> tuple[float | None, Correction | None, float]:
-    """The ridge and correction that help most on held-out rows, if any do, and the error left."""
-    best: tuple[float | None, Correction | None, float] = (None, None, held_out.mean_square)
-    if not fitted.rows:
-        return best
+    fitted: NormalEquations, held_out: Sequence[NormalEquations], variant: str
+) -> tuple[float | None, Correction | None, NormalEquations]:
+    """The ridge and correction that leave the least share of the error in the worst register.
+
+    The correction is None if all would increase the error in some register. Also returns the rows
+    of the register that is worst with the chosen correction.
+    """
+
+    def share_left(rows: NormalEquations, correction: Correction) -> float:
+        before = rows.mean_square
+        return rows.error_left(correction) / before if before else math.inf
+
+    best: tuple[float | None, Correction | None, NormalEquations] = (None, None, held_out[0])
+    least = 1.0
     for ridge in (None,) if variant == "bias" else RIDGES:
+        if not fitted.rows:
+            break
         correction = fitted.solve(ridge)
-        error = held_out.error_left(correction)
-        if error < best[2]:  # False if the error is NaN
-            best = (ridge or 0.0, correction, error)
+        worst = max(held_out, key=lambda rows: share_left(rows, correction))
+        if share_left(worst, correction) < least:  # False if it is NaN
+            least = share_left(worst, correction)
+            best = (ridge, correction, worst)
     return best
 
 

@@ -1,8 +1,9 @@
 """Methods: which heads can be cut together, and in which order.
 
-In: an evaluation. Out: units, each a tuple of heads in one layer, in the order in which a method
-cuts them, cheapest first; every cut is a prefix of that order. `METHODS` has all methods by name.
-Units keep KV groups equal in size, because no model supports groups of different sizes.
+In: an evaluation on several registers. Out: units, each a tuple of heads in one layer, in the order
+in which a method cuts them, cheapest first; every cut is a prefix of that order. `METHODS` has all
+methods by name. Units keep KV groups equal in size, because no model supports groups of different
+sizes.
 """
 
 import math
@@ -19,13 +20,18 @@ from torch import Tensor
 
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.registers import RegisterEvaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.stages import PruneStage
-from headwise.watching.gates import silence
+from headwise.watching.gates import MeanOutputs, silence
 
 BEST = "rounds"
+CANDIDATES = 4
+"""Number of units whose costs are measured directly at once."""
+CHECKED_TOKENS = 256
+"""Number of tokens of each register that costs are measured directly on."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
 
@@ -76,22 +82,38 @@ def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, 
 class CutSearch:
     """An evaluation of a model and the units of heads that can be cut from it."""
 
-    evaluation: Evaluation
+    registers: RegisterEvaluation
     units: tuple[Unit, ...]
+    means: MeanOutputs | None = None
+    """What cut heads are replaced with, if their mean outputs will be added to the biases."""
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
     """Whether each layer's units must be cut in the order of `units`."""
     rounds: int = 12
     """Number of rounds that a full cut is divided into."""
-    draws: int = 4
+    draws: int = 1
+    """Number of random scalars per example; more examples tell more than more draws."""
     seed: int = 0
     progress: Progress = no_progress
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation on all registers together."""
+        return self.registers.whole
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
         """Every head of the model."""
         return self.evaluation.heads
+
+    @cached_property
+    def samples(self) -> list[Evaluation]:
+        """The first examples of every register, to measure costs directly on."""
+        return [
+            replace(part, samples=(part.samples[0].first_tokens(CHECKED_TOKENS),))
+            for part in self.registers.parts.values()
+        ]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -193,7 +215,12 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss first, measured again in each round without the units already cut."""
+    """Smallest expected loss first, measured again in each round without the units already cut.
+
+    The expected loss is that of the interactions alone: at a trained model's optimum the slope of
+    the loss in a gate is 0, and what is measured of it belongs to the sample. No unit is cut on an
+    expectation alone: see `_measure_directly`.
+    """
     cut, costs = list[int](), list[float]()
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
@@ -207,12 +234,41 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         with _silence_units(search, cut):
             scores = measure_gradients(now, search.draws)
         matrix = member @ scores.interaction @ member.T
-        added = matrix.diagonal() / 2 - member @ scores.pull
+        added, measured = matrix.diagonal() / 2, set[int]()
         for _ in range(min(step, count - start)):
-            cut.append(_cheapest(search, added.tolist(), cut))
-            costs.append(float(added[cut[-1]]))
-            added = added + matrix[:, cut[-1]]
+            while (unit := _cheapest(search, added.tolist(), cut)) not in measured:
+                near = [index for index in added.argsort().tolist() if index not in {*measured, *cut}]
+                candidates = list(dict.fromkeys([unit, *near]))[:CANDIDATES]
+                direct = _measure_directly(search, cut, candidates)
+                added[candidates] = torch.maximum(added[candidates], direct)
+                measured.update(candidates)
+            costs.append(float(added[unit]))
+            cut.append(unit)
+            added = added + matrix[:, unit]
+            # What a layer's heads cost may depend on how many of them are left: measure again.
+            measured = {index for index in measured if search.layers[index] != search.layers[unit]}
     return cut, costs
+
+
+def _measure_directly(
+    search: CutSearch, cut: Sequence[int], candidates: Sequence[int]
+) -> Float[Tensor, " candidates"]:
+    """Loss that cutting each candidate adds to the model without the units in `cut`.
+
+    Gradients cannot show everything: where a norm follows attention, a whole layer seems to cost
+    nothing. The loss is the mean over all registers or, if that is larger, the part of the cost in
+    the worst register that exceeds two standard errors.
+    """
+    order = sorted(candidates)
+    with _silence_units(search, cut):
+        by_register = [
+            ablate(part, [search.units[index] for index in order], means=search.means)
+            for part in search.samples
+        ]
+    values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
+    worst = (values - 2 * errors).amax(0)
+    losses = dict(zip(order, torch.maximum(values.mean(0), worst).tolist(), strict=True))
+    return torch.tensor([losses[index] for index in candidates], dtype=torch.float64)
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
@@ -221,8 +277,9 @@ def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
     while len(cut) < count:
         search.progress(PruneStage.GREEDY, len(cut), count)
         left = [index for index in range(len(search.units)) if index not in cut]
+        units = [search.units[index] for index in left]
         with _silence_units(search, cut):
-            estimates = ablate(search.evaluation, [search.units[index] for index in left])
+            estimates = ablate(search.evaluation, units, means=search.means)
         added = {index: cost.value for index, cost in zip(left, estimates, strict=True)}
         cut.append(_cheapest(search, added, cut))
         costs.append(added[cut[-1]])
@@ -235,7 +292,9 @@ def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
         numbers = range(len(search.units))
         scores = [*map(float, random.Random(search.seed).sample(numbers, len(numbers)))]
     elif method == "ablation":
-        estimates = ablate(search.evaluation, search.units, progress=search.progress)
+        estimates = ablate(
+            search.evaluation, search.units, means=search.means, progress=search.progress
+        )
         scores = [cost.value for cost in estimates]
     else:
         measured = measure_gradients(search, draws=1)
@@ -264,6 +323,7 @@ def measure_gradients(search: CutSearch, draws: int) -> Gradients:
         search.evaluation,
         draws=draws,
         seed=search.seed,
+        means=search.means,
         advice="prune by ablation, greedy or random",
         progress=search.progress,
     )
@@ -271,7 +331,7 @@ def measure_gradients(search: CutSearch, draws: int) -> Gradients:
 
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
     heads = [head for index in indices for head in search.units[index]]
-    return silence(search.evaluation.model, heads)
+    return silence(search.evaluation.model, heads, means=search.means)
 
 
 def _cheapest(

@@ -67,7 +67,7 @@ def corpus(registers: str | Sequence[str] = REGISTERS) -> dict[str, tuple[str, .
     }
 
 
-def calibration_texts() -> tuple[str, ...]:
+def calibration_texts() -> dict[str, tuple[str, ...]]:
     """The text that heads are judged by if the user gives none: every register, and the manual.
 
     The manual is much longer than a register, so only about MANUAL_WORDS words of it are used.
@@ -78,7 +78,7 @@ def calibration_texts() -> tuple[str, ...]:
         if words < MANUAL_WORDS:
             part.append(text)
             words += len(text.split())
-    return (*(text for texts in corpus().values() for text in texts), *part)
+    return corpus() | {MANUAL: tuple(part)}
 
 
 @functools.cache

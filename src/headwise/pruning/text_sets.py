@@ -1,0 +1,81 @@
+"""Text sets: which text serves which step of pruning.
+
+In: the user's documents, or the built-in registers. Out: documents for each step, by register. No
+document serves two steps, except that heads are chosen and projections fitted on the same part of
+a user's text. Of the built-in text, no register serves two steps: a cut that is chosen, fitted and
+kept on some kinds of text is reported on others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headwise.errors import OptionError
+from headwise.reading.corpus import MANUAL, PROSE, ROUGH, calibration_texts
+from headwise.reading.python_manual import split_documents
+
+OWN_TEXT = "given"
+"""Register of the text that the user passes."""
+FOLDS = 4
+"""Number of ways to divide the built-in registers; each register reports in one of them."""
+OWN_SHARES = (0.25, 0.15, 0.2)
+"""Shares of a user's text to report on, of the rest to decide on, and of the rest to shrink on."""
+SAMPLES = "samples"
+"""Register of text sampled from the model itself."""
+Texts = Mapping[str, Sequence[str]]
+"""Documents by register."""
+
+
+@dataclass(frozen=True)
+class TextSets:
+    """Documents by register, for each step."""
+
+    choose: Texts
+    """To choose heads on."""
+    fit: Texts
+    """To fit corrections on."""
+    shrink: Texts
+    """To choose how much each correction is shrunk."""
+    decide: Texts
+    """To decide whether a correction stays and, if only the loss is given, how much is cut."""
+    report: Texts
+    """To report on: it decides nothing."""
+
+
+def builtin_sets(fold: int = 0, samples: Sequence[str] = ()) -> TextSets:
+    """The built-in registers, divided so that every fourth prose register reports.
+
+    Heads are chosen on the widest variety: prose, rough text, the manual and, if given, text
+    sampled from the model itself.
+
+    >>> list(builtin_sets(0).report), list(builtin_sets(1).report)
+    (['news', 'letters', 'captions'], ['encyclopedia', 'reviews', 'science'])
+    """
+    report = PROSE[fold::FOLDS]
+    rest = [name for name in PROSE if name not in report]
+    texts = calibration_texts()
+    chosen = rest[0::3]
+    others = [name for name in rest if name not in chosen]
+    sets = ([*chosen, ROUGH, MANUAL], others[0::3], others[1::3], others[2::3], report)
+    by_set = [{name: texts[name] for name in names} for names in sets]
+    if samples:
+        by_set[0][SAMPLES] = tuple(samples)
+    return TextSets(*by_set)
+
+
+def own_sets(texts: Sequence[str], seed: int) -> TextSets:
+    """The user's documents, or the paragraphs of a single one, divided at random."""
+    parts = []
+    rest = texts
+    for share in OWN_SHARES:
+        try:
+            rest, part = split_documents(rest, held_out=share, seed=seed + len(parts))
+        except OptionError as error:
+            if not parts:
+                raise
+            raise OptionError(
+                f"the text has {len(parts) + 1} paragraphs: give at least {len(OWN_SHARES) + 1}, "
+                "separated by blank lines, for fitting, choosing a ridge, deciding and measuring"
+            ) from error
+        parts.append({OWN_TEXT: part})
+    report, decide, shrink = parts
+    return TextSets({OWN_TEXT: rest}, {OWN_TEXT: rest}, shrink, decide, report)
