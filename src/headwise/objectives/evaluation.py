@@ -23,7 +23,7 @@ from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
 from headwise.reading.corpus import calibration_texts
 from headwise.reading.python_manual import split_sentences
-from headwise.reading.reader import Reader, as_documents
+from headwise.reading.reader import Reader, Window, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
@@ -104,14 +104,23 @@ class Evaluation:
         if objective.reads_sentences:
             texts = list(split_sentences(texts)) or texts
         random.Random(seed).shuffle(texts)  # so that the first max_tokens come from many documents
-        reader = Reader(tokenizer, model.config, length=LENGTH)
+        windows = Reader(tokenizer, model.config, length=LENGTH).windows(texts, max_tokens)
+        return cls.of_windows(scored, windows, has_losses=has_losses)
+
+    @classmethod
+    def of_windows(
+        cls, scored: ScoredModel, windows: Sequence[Window], *, has_losses: bool = True
+    ) -> "Evaluation":
+        """An evaluation on windows of tokens, such as those from `sample_windows`."""
+        model, objective = scored.model, scored.objective
+        reader = Reader(scored.tokenizer, model.config)
         room = max_batch_tokens(model, objective)
         batches = []
-        for windows in reader.batches(reader.windows(texts, max_tokens)):
-            size = max(1, room // len(windows[0].ids))
+        for group in reader.batches(windows):
+            size = max(1, room // len(group[0].ids))
             batches += [
-                reader.batch(windows[start : start + size], scored.device).inputs
-                for start in range(0, len(windows), size)
+                reader.batch(group[start : start + size], scored.device).inputs
+                for start in range(0, len(group), size)
             ]
         return cls.of_batches(model, objective, batches, has_losses=has_losses)
 
