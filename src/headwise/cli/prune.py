@@ -57,6 +57,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     text: options.TextFiles = None,
     lines: options.Lines = False,
     field: options.Field = None,
+    pooling: options.Pooling = None,
     choose_tokens: ChooseTokens = 4096,
     fit_tokens: FitTokens = 16384,
     held_tokens: HeldTokens = 4096,
@@ -95,12 +96,14 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         choose_tokens=choose_tokens,
         fit_tokens=fit_tokens,
         held_tokens=held_tokens,
+        keeps_texts_whole=lines or field is not None,
         seed=seed,
         draws_curve=has_curve,
         times_speed=speed and not dry_run,
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
+    objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
@@ -110,15 +113,13 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
             folder,
             **amount,
             texts=texts,
+            objective=objective,
             settings=settings,
             with_onnx=onnx and folder is not None,
             force=force,
             progress=progress,
         )
-    if as_json:
-        typer.echo(pruned.to_json())
-    else:
-        _show(pruned, folder)
+    _show(pruned, folder, as_json=as_json)
 
 
 def _destination(out: Path | None, *, is_dry: bool, force: bool) -> Path | None:
@@ -166,7 +167,10 @@ def _share(text: str | None, option: str, examples: str) -> float | None:
         raise OptionError(f"{option} is {text!r}: give a share such as {examples}") from err
 
 
-def _show(pruned: "Pruned", out: Path | None) -> None:
+def _show(pruned: "Pruned", out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(pruned.to_json())
+        return
     from rich.markup import escape
 
     from headwise.views import pruning as views

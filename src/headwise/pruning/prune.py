@@ -380,7 +380,7 @@ def _measure_quality(
     seeds = range(setup.settings.seed + 1, setup.settings.seed + RANDOM_ORDERS + 1)
     random = [setup.held_out.loss(random_cut(setup.search, plan.heads, seed)) for seed in seeds]
     return Quality(
-        objective=setup.objective.name,
+        objective=setup.objective.description,
         unit=setup.objective.unit,
         uncut=score(setup.held_out.loss() if curve is None else curve.uncut),
         cut=score(result.unrefitted),

@@ -36,6 +36,9 @@ class PruneSettings:
     held_tokens: int = 4096
     """Number of held-out tokens to report figures on. They are not used to choose heads or to fit,
     but they decide whether a refit is kept and, with `max_loss`, how many heads are cut."""
+    keeps_texts_whole: bool = False
+    """Whether each text is an example of its own, never split into sentences or windows unless it
+    is longer than 512 tokens or the model's limit."""
     seed: int = 0
     draws_curve: bool = True
     times_speed: bool = True

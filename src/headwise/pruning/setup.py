@@ -106,7 +106,8 @@ def prepare_setup(
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     else:
-        parts = _split_texts(scored, choose_texts(texts), settings)
+        documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
+        parts = _split_texts(scored, documents, settings)
     choose, fit, ridge, held_out = parts
     for evaluation in (choose, held_out):
         evaluation.finite_loss(scored.name)
@@ -118,16 +119,17 @@ def prepare_setup(
 def _split_texts(
     scored: ScoredModel, texts: Sequence[str], settings: PruneSettings
 ) -> tuple[Evaluation, ...]:
-    seed, most = settings.seed, settings.fit_tokens
-    fitting, held_out = split_documents(texts, seed=seed)
+    seed, most, keeps_whole = settings.seed, settings.fit_tokens, settings.keeps_texts_whole
+    split = partial(split_documents, keeps_whole=keeps_whole)
+    fitting, held_out = split(texts, seed=seed)
     try:
-        fit, ridge = split_documents(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
+        fit, ridge = split(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
     except OptionError as error:
-        raise OptionError(
-            "the text has 2 paragraphs: give at least 3, separated by blank lines, for fitting, "
-            "choosing a ridge and measuring"
-        ) from error
-    evaluate = partial(Evaluation.of_texts, scored)
+        problem = "the text has 2 paragraphs: give at least 3, separated by blank lines"
+        if keeps_whole:
+            problem = "the text has too few examples: give at least 3 different ones"
+        raise OptionError(f"{problem}, for fitting, choosing a ridge and measuring") from error
+    evaluate = partial(Evaluation.of_texts, scored, keeps_whole=keeps_whole)
     return (
         evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
         evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),

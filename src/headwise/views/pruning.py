@@ -118,6 +118,8 @@ def held_out_line(record: PruneRecord) -> str:
     """A line about the text that the scores were measured on."""
     part = record.text.measured_on
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
+    if record.settings.keeps_texts_whole:
+        noun = "examples"
     source = "your text" if record.text.source == OWN_TEXT else record.text.source
     return f"Held-out text: {part.examples:,} {noun} from {source}, {part.tokens:,} tokens."
 
