@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import OptionError, OutputError
-from headwise.files import lock_folder, read_bytes, read_text, write_aside
+from headwise.files import cache_folder, lock_folder, read_bytes, read_text, write_aside
 
 
 def test_a_file_that_cannot_be_read_raises_one_sentence(tmp_path: Path) -> None:
@@ -87,3 +87,34 @@ def test_a_folder_that_cannot_be_locked_is_used_without_a_lock(tmp_path: Path) -
     with lock_folder(tmp_path / "file/folder"):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_cache_folder_follows_the_environment_and_then_the_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADWISE_CACHE", "~/own")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert cache_folder() == Path("/home/ada/own")
+    monkeypatch.delenv("HEADWISE_CACHE")
+    assert cache_folder() == tmp_path / "headwise"
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_folder() == Path("/home/ada/.cache/headwise")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path("/home/ada/.cache/headwise")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path("/home/ada/Library/Caches/headwise")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
+    assert cache_folder() == tmp_path / "Local/headwise"
+
+
+def test_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("HEADWISE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert cache_folder() is None

@@ -43,6 +43,7 @@ from .models.families import Family as Family, add_family as add_family
 from .models.loaded import LoadedModel as LoadedModel
 from .models.loading import LoadOptions as LoadOptions, load as load, load_model as load_model
 from .objectives.evaluation import Estimate as Estimate
+from .objectives.losses import Embedding as Embedding
 from .objectives.objective import Losses as Losses, Objective as Objective, Sample as Sample
 from .planning.plans import Decoding as Decoding, Plan as Plan, Workload as Workload, plan as plan
 from .planning.shapes import Shape as Shape

@@ -1,6 +1,7 @@
 """Read files with clear errors, write them so that none is ever half written, and lock folders."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,6 +70,23 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as err:
         raise OutputError(f"{path} cannot be created: {err.strerror}") from err
+
+
+def cache_folder() -> Path | None:
+    """The folder for results that can be computed again; None if the user has no home.
+
+    The first that is set of `HEADWISE_CACHE` and `XDG_CACHE_HOME`, or the system's own place.
+    """
+    if own := os.environ.get("HEADWISE_CACHE"):
+        return Path(own).expanduser()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # relative ones are invalid by the XDG specification
+        places = {"darwin": "~/Library/Caches", "win32": os.environ.get("LOCALAPPDATA", "~")}
+        try:
+            base = Path(places.get(sys.platform, "~/.cache")).expanduser()
+        except RuntimeError:
+            return None
+    return base / "headwise"
 
 
 @contextmanager

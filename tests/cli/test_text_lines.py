@@ -1,4 +1,4 @@
-"""`headwise scan --lines` and `--field`: each line of a text file is an example of its own."""
+"""`--lines` and `--field`: each line of a text file is an example of its own; `--pooling`."""
 
 import io
 import json
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ..models.test_loading import save
+from .hostile import SMALL
 from .running import Runner
 
 LINES = [
@@ -144,3 +146,115 @@ def test_an_empty_file_read_by_line_gets_one_sentence(headwise: Runner, tmp_path
     file = tmp_path / "empty.txt"
     file.write_text("\n \n", encoding="utf-8")
     assert f"{file} contains no text" in headwise.refused(*QUICK, "--text", file, "--lines")
+
+
+# `importance` and `prune`.
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tiny embedding model."""
+    folder = save("bert", tmp_path_factory.mktemp("embedder"))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode": "mean"}', encoding="utf-8")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["architectures"] = ["BertModel"]
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """Ten lines: some of two sentences, some too short for a sentence of running text."""
+    file = tmp_path / "examples.txt"
+    rows = [f"w{n} w{n + 1} w9. W10 w11 w12 w13 w{n + 2}" for n in range(20, 25)]
+    rows += [f"w{n} w{n + 1}" for n in range(40, 45)]
+    file.write_text("\n".join(rows), encoding="utf-8")
+    return file
+
+
+def test_importance_reads_each_line_as_an_example(
+    headwise: Runner, embedder: Path, examples: Path
+) -> None:
+    ran = headwise("importance", embedder, "--text", examples, "--lines", "--json")
+    assert ran.err.startswith(f"headwise: {examples}: 10 examples, one per line\n")
+    about = json.loads(ran.out)["about"]
+    assert about["examples"] == 10 and about["objective"].endswith("mean pooling")
+    glued = headwise("importance", embedder, "--text", examples, "--json")
+    assert json.loads(glued.out)["about"]["examples"] < 10
+
+
+def test_importance_reads_a_field_of_json_lines_as_lines(
+    headwise: Runner, llama: Path, examples: Path
+) -> None:
+    rows = [json.dumps({"body": line}) for line in examples.read_text("utf-8").split("\n")]
+    fields = examples.with_suffix(".jsonl")
+    fields.write_text("\n".join(rows), encoding="utf-8")
+    by_line = headwise("importance", llama, "--text", examples, "--lines", "--json")
+    by_field = headwise("importance", llama, "--text", fields, "--field", "body", "--json")
+    assert json.loads(by_line.out) == json.loads(by_field.out)
+    assert json.loads(by_line.out)["about"]["examples"] == 10
+    assert f"{fields}: 10 examples in JSON lines" in by_field.err
+
+
+def test_prune_reads_each_line_as_an_example(
+    headwise: Runner, llama: Path, examples: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "smaller"
+    amount = ("--cut", 6, "--no-curve", "--refit", "none", "--method", "michel", *SMALL)
+    ran = headwise("prune", llama, "--text", examples, "--lines", "--out", out, *amount)
+    assert ran.code == 0 and f"{examples}: 10 examples, one per line" in ran.err
+    record = json.loads((out / "prune.json").read_text("utf-8"))
+    assert record["settings"]["keeps_texts_whole"] is True
+    parts = [record["text"][name] for name in ("fitted_on", "ridge_chosen_on", "measured_on")]
+    assert sum(part["examples"] for part in parts) == 10
+    assert f"{parts[-1]['examples']} examples from your text" in ran.out
+
+
+def test_prune_of_two_lines_is_refused(headwise: Runner, llama: Path, tmp_path: Path) -> None:
+    file = tmp_path / "two.txt"
+    file.write_text("w9 w10 w11\nw12 w13 w14\n", encoding="utf-8")
+    options = ("--lines", "--cut", 6, "--dry-run", *SMALL)
+    assert "at least 3" in headwise.refused("prune", llama, "--text", file, *options)
+
+
+# --pooling
+
+
+def test_pooling_replaces_that_of_the_model_files(
+    headwise: Runner, embedder: Path, examples: Path
+) -> None:
+    def measure(*options: object) -> dict[str, Any]:
+        ran = headwise("importance", embedder, "--text", examples, "--lines", "--json", *options)
+        return dict(json.loads(ran.out))
+
+    default, mean, first = measure(), measure("--pooling", "mean"), measure("--pooling", "cls")
+    assert default == mean
+    assert first["about"]["objective"].endswith("cls pooling")
+    assert [row["zero"] for row in first["heads"]] != [row["zero"] for row in mean["heads"]]
+
+
+def test_prune_records_the_pooling(headwise: Runner, embedder: Path, examples: Path) -> None:
+    options = ("--lines", "--pooling", "cls", "--cut", 2, "--method", "michel", "--dry-run")
+    ran = headwise("prune", embedder, "--text", examples, *options, "--json", *SMALL)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["quality"]["objective"].endswith("cls pooling")
+
+
+@pytest.mark.parametrize("command", [("importance",), ("prune", "--cut", 6, "--dry-run", *SMALL)])
+def test_pooling_of_a_model_without_embeddings_is_refused(
+    headwise: Runner, llama: Path, examples: Path, command: tuple[object, ...]
+) -> None:
+    name, *options = command
+    options += ["--lines", "--pooling", "cls"]
+    sentence = headwise.refused(name, llama, "--text", examples, *options)
+    assert "LlamaForCausalLM is not an embedding model" in sentence and "pooling" in sentence
+
+
+@pytest.mark.parametrize("command", [("importance",), ("prune", "--cut", 6, "--dry-run")])
+def test_unknown_pooling_is_refused_before_the_model_loads(
+    headwise: Runner, command: tuple[object, ...]
+) -> None:
+    name, *options = command
+    sentence = headwise.refused(name, "no/model", "--pooling", "max", *options)
+    assert sentence == "headwise: --pooling is 'max': choose from mean, cls\n"

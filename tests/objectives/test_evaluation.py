@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
+from headwise.objectives import evaluation as evaluating
 from headwise.objectives.evaluation import LENGTH, Evaluation, max_batch_tokens
 from headwise.objectives.losses import Divergence, Embedding, LabelLoss, NextToken
 from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
+from headwise.pruning.settings import PruneSettings
 
 from ..pruning.tiny_models import model_of, objective_of, plain, texts, words_tokenizer
 
@@ -91,3 +93,60 @@ def test_prune_and_importance_reject_unreadable_examples(
         importance(model, tokenizer=tokenizer, **options)
     with pytest.raises(OptionError, match=facts):
         prune(model, cut=1, tokenizer=tokenizer, **options)
+
+
+def rows_of(evaluation: Evaluation) -> list[tuple[int, ...]]:
+    """The tokens of every example without padding, sorted."""
+    return sorted(
+        tuple(ids[mask.bool()].tolist())
+        for sample in evaluation.samples
+        for ids, mask in zip(
+            sample.inputs["input_ids"], sample.inputs["attention_mask"], strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "embedding"])
+def test_whole_texts_are_examples_however_short_and_whatever_they_contain(name: str) -> None:
+    """As documents, an embedding model would read their sentences, and none of three words."""
+    lines = ["w9 w10. W11 w12 w13 w14 w15. W16 w17 w18 w19 w20.", "w21 w22 w23", "w24\n\nw25"]
+    evaluation = evaluate(name, lines, keeps_whole=True)
+    tokenizer = words_tokenizer()
+    assert rows_of(evaluation) == sorted(tuple(tokenizer(line)["input_ids"]) for line in lines)
+    if name == "embedding":
+        assert rows_of(evaluate(name, lines)) != rows_of(evaluation)
+
+
+def test_whole_texts_may_be_longer_than_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluating, "LENGTH", 11)
+    monkeypatch.setattr(evaluating, "WHOLE_LENGTH", 31)
+    lines = [" ".join(["w9"] * size) for size in (29, 7, 40)]
+    assert sorted(map(len, rows_of(evaluate("gpt2", lines)))) == [7, 7, 7, 11, 11, 11, 11, 11]
+    whole = evaluate("gpt2", lines, keeps_whole=True)
+    assert sorted(map(len, rows_of(whole))) == [7, 9, 29, 31]
+
+
+def test_loss_of_whole_texts_is_that_of_each_alone() -> None:
+    lines = texts(7)
+    together = evaluate("gpt2", lines, keeps_whole=True).loss().value
+    alone = [evaluate("gpt2", [line], keeps_whole=True) for line in lines]
+    counts = [one.num_tokens - 1 for one in alone]
+    sums = [count * one.loss().value for count, one in zip(counts, alone, strict=True)]
+    assert together == pytest.approx(sum(sums) / sum(counts))
+    assert together != pytest.approx(evaluate("gpt2", [" ".join(lines)]).loss().value, abs=1e-3)
+
+
+def test_whole_texts_need_texts() -> None:
+    with pytest.raises(OptionError, match=r"keeps_texts_whole .*texts"):
+        importance(model_of("gpt2"), tokenizer=words_tokenizer(), keeps_texts_whole=True)
+    settings = PruneSettings(keeps_texts_whole=True)
+    with pytest.raises(OptionError, match=r"keeps_texts_whole .*texts"):
+        prune(model_of("gpt2"), cut=1, tokenizer=words_tokenizer(), settings=settings)
+
+
+def test_importance_counts_whole_texts_as_examples() -> None:
+    lines = texts(5)
+    options = {"tokenizer": words_tokenizer(), "keeps_texts_whole": True}
+    measured = importance(model_of("embedding"), lines, objective=Embedding("cls"), **options)
+    assert measured.table.about["examples"] == 5
+    assert measured.table.about["objective"].endswith("cls pooling")

@@ -107,3 +107,8 @@ def test_unsupported_pooling_raises(facts: dict[str, object], pattern: str, tmp_
     write_pooling(tmp_path, facts)
     with pytest.raises(OptionError, match=pattern):
         pooling_in(tmp_path)
+
+
+def test_unknown_pooling_raises() -> None:
+    with pytest.raises(OptionError, match=r"pooling is 'max'.* mean, cls"):
+        Embedding("max")

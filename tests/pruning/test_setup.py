@@ -266,3 +266,22 @@ def test_loss_that_is_not_finite_raises_before_heads_are_chosen() -> None:
 
     with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*nan"):
         setup_of("gpt2", broken)
+
+
+def test_whole_texts_are_divided_among_the_steps_unchanged() -> None:
+    lines = ["w9 w10", *(f"{text}. Again {text}" for text in texts(12)), "w11 w12"]
+    settings = replace(SMALL, keeps_texts_whole=True)
+    setup = prepare(model_of("embedding"), lines, settings=settings)
+    tokenizer = words_tokenizer()
+    every = {tuple(tokenizer(line)["input_ids"]) for line in lines}
+    parts = [rows_of(setup, name) for name in ("fit", "ridge", "held_out")]
+    assert all(part and part <= every for part in parts)
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_whole_texts_must_be_at_least_three() -> None:
+    settings = replace(SMALL, keeps_texts_whole=True)
+    with pytest.raises(OptionError, match="at least 3 different"):
+        prepare(model_of("gpt2"), ["w9 w10 w11", "w12 w13 w14"], settings=settings)
+    with pytest.raises(OptionError, match="1 example"):
+        prepare(model_of("gpt2"), "w9 w10 w11\n\nw12 w13 w14", settings=settings)

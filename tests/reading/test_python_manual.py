@@ -195,3 +195,22 @@ def test_topics_are_read_without_modules(fresh: Path, monkeypatch: pytest.Monkey
     topics = {"all": "This is all of the text.\n\nx ::= y"}
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=topics))
     assert manual_texts() == ("This is all of the text.",)
+
+
+def test_whole_documents_are_divided_without_a_change() -> None:
+    shared = "Answer the question below."
+    examples = [f"{shared}\n\n  Question {number}?\n" for number in range(7)]
+    parts = split_documents([*examples, " ", examples[3].upper()], keeps_whole=True)
+    assert sorted(example.lower() for part in parts for example in part) == [
+        example.lower() for example in examples
+    ]
+    fitted, rest = split_documents(examples, keeps_whole=True, seed=2)
+    assert fitted and rest and {*fitted, *rest} == {*examples} and not {*fitted} & {*rest}
+
+
+@pytest.mark.parametrize(
+    ("examples", "count"), [(["a b"], "1"), (["a b", "A, b!"], "1"), ([], "0")]
+)
+def test_whole_documents_need_two_different_ones(examples: list[str], count: str) -> None:
+    with pytest.raises(OptionError, match=f"^{count} example"):
+        split_documents(examples, keeps_whole=True)

@@ -61,6 +61,32 @@ def texts(lengths: list[int]) -> list[str]:
 sizes = st.lists(st.integers(0, 40), min_size=1, max_size=6)
 
 
+@given(sizes, st.integers(4, 17), st.integers(4, 60))
+def test_whole_texts_are_not_shortened_by_a_limit(
+    lengths: list[int], length: int, most: int
+) -> None:
+    if max(lengths) < SHORTEST:
+        return
+    documents = texts([min(size, length - 2) for size in lengths])
+    windows = reader(length).windows(documents, most, keeps_whole=True)
+    every = reader(length).windows(documents)
+    assert sum(len(window.ids) for window in windows) <= most
+    assert windows == every[: len(windows)] or len(windows) == 1
+    used = sum(len(window.ids) for window in every[: len(windows) + 1])
+    assert len(windows) == len(every) or used > most
+
+
+def test_limit_ends_before_the_first_whole_text_beyond_it() -> None:
+    def sizes_of(most: int, *, keeps_whole: bool) -> list[int]:
+        windows = reader(16).windows(texts([5, 9, 3]), most, keeps_whole=keeps_whole)
+        return [len(window.ids) - 2 for window in windows]
+
+    assert sizes_of(17, keeps_whole=True) == [5]
+    assert sizes_of(17, keeps_whole=False) == [5, 8]
+    assert sizes_of(18, keeps_whole=True) == [5, 9]
+    assert sizes_of(6, keeps_whole=True) == [4], "one example is needed"
+
+
 @given(sizes, st.integers(4, 17))
 def test_windows_contain_every_token_but_a_short_tail(lengths: list[int], length: int) -> None:
     if max(lengths) < SHORTEST:

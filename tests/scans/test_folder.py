@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 
 from headwise.errors import OptionError, OutputError
+from headwise.models.fingerprint import digest_weights
 from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.scans.fingerprint import digest_weights
 from headwise.scans.folder import TABLES, Scan
 from headwise.scans.scan import ScanJob, run_scan, scan
 from headwise.scans.settings import ScanSettings

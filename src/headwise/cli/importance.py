@@ -17,6 +17,7 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
     text: options.TextFiles = None,
     lines: options.Lines = False,
     field: options.Field = None,
+    pooling: options.Pooling = None,
     max_tokens: MaxTokens = 4096,
     out: Out = None,
     force: options.Force = False,
@@ -33,12 +34,20 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
 
     if out is not None:
         check_importance_folder(out, force=force)
+    objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         measured = importance(
-            loaded, texts, out=out, force=force, max_tokens=max_tokens, progress=progress
+            loaded,
+            texts,
+            out=out,
+            force=force,
+            max_tokens=max_tokens,
+            objective=objective,
+            keeps_texts_whole=lines or field is not None,
+            progress=progress,
         )
     if as_json:
         typer.echo(measured.to_json())

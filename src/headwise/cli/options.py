@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -13,6 +13,9 @@ from headwise.errors import OptionError
 from headwise.files import read_text
 from headwise.formats import join_words
 from headwise.reading.text_files import split_file
+
+if TYPE_CHECKING:
+    from headwise.objectives.losses import Embedding
 
 Model = Annotated[str, Argument(help="minilm, smollm2, a directory, or a hub id.")]
 Dtype = Annotated[str, Option(help="float32, bfloat16, float16, float64, or auto (as saved).")]
@@ -32,6 +35,10 @@ Lines = Annotated[
 Field = Annotated[
     str | None,
     Option(metavar="NAME", help="Text files are JSON lines: read this field of each line."),
+]
+Pooling = Annotated[
+    str | None,
+    Option(help="Embedding models: mean or cls (default: as the model's own files say)."),
 ]
 Seed = Annotated[int, Option(help="Seed for all random choices.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]
@@ -72,6 +79,13 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
         return int(text)
     except ValueError as err:
         raise OptionError(f"{option} is {text!r}: give {works}") from err
+
+
+def embedding_of(pooling: str | None) -> "Embedding | None":
+    """The objective that --pooling asks for; None if it is not given."""
+    from headwise.objectives.losses import Embedding
+
+    return None if pooling is None else Embedding(pooling)
 
 
 def texts_of(

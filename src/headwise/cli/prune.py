@@ -26,7 +26,8 @@ MaxLoss = Annotated[
 ]
 Uniform = Annotated[bool, Option("--uniform", help="Cut the same number of heads in every layer.")]
 Policy = Annotated[
-    str, Option(help="Grouped-query models: groups (whole KV groups) or even (some heads of each).")
+    str,
+    Option(help="Grouped-query models: groups (whole KV groups), even (some heads of each), auto."),
 ]
 Method = Annotated[
     str | None,
@@ -34,9 +35,15 @@ Method = Annotated[
 ]
 Refit = Annotated[str, Option(help="full, wide (also feed-forward layers), bias or none.")]
 ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
-FitTokens = Annotated[int, Option(help="Tokens to refit projections on.")]
+FitTokens = Annotated[int, Option(help="Tokens to fit corrections on.")]
 HeldTokens = Annotated[int, Option(help="Held-out tokens to measure the cut on.")]
-HasCurve = Annotated[bool, Option("--curve/--no-curve", help="Also measure cuts of other sizes.")]
+HasSamples = Annotated[
+    bool,
+    Option("--samples/--no-samples", help="Also choose on text sampled from a causal model."),
+]
+HasCurve = Annotated[
+    bool, Option("--curve/--no-curve", help="Measure cuts of other sizes (always with --max-loss).")
+]
 HasSpeed = Annotated[bool, Option("--speed/--no-speed", help="Measure the speed of both models.")]
 Onnx = Annotated[bool, Option("--onnx", help="Also export the smaller model to ONNX.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Print the plan and the sizes; write nothing.")]
@@ -51,16 +58,18 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     keep: Keep = None,
     max_loss: MaxLoss = None,
     uniform: Uniform = False,
-    policy: Policy = "groups",
+    policy: Policy = "auto",
     method: Method = None,
     refit: Refit = "full",
     text: options.TextFiles = None,
     lines: options.Lines = False,
     field: options.Field = None,
-    choose_tokens: ChooseTokens = 4096,
-    fit_tokens: FitTokens = 16384,
+    pooling: options.Pooling = None,
+    choose_tokens: ChooseTokens = 6144,
+    fit_tokens: FitTokens = 4096,
     held_tokens: HeldTokens = 4096,
-    curve: HasCurve = True,
+    samples: HasSamples = True,
+    curve: HasCurve = False,
     speed: HasSpeed = True,
     onnx: Onnx = False,
     dry_run: DryRun = False,
@@ -95,12 +104,15 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         choose_tokens=choose_tokens,
         fit_tokens=fit_tokens,
         held_tokens=held_tokens,
+        keeps_texts_whole=lines or field is not None,
         seed=seed,
+        samples_text=samples,
         draws_curve=has_curve,
         times_speed=speed and not dry_run,
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
+    objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
@@ -110,15 +122,13 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
             folder,
             **amount,
             texts=texts,
+            objective=objective,
             settings=settings,
             with_onnx=onnx and folder is not None,
             force=force,
             progress=progress,
         )
-    if as_json:
-        typer.echo(pruned.to_json())
-    else:
-        _show(pruned, folder)
+    _show(pruned, folder, as_json=as_json)
 
 
 def _destination(out: Path | None, *, is_dry: bool, force: bool) -> Path | None:
@@ -166,7 +176,10 @@ def _share(text: str | None, option: str, examples: str) -> float | None:
         raise OptionError(f"{option} is {text!r}: give a share such as {examples}") from err
 
 
-def _show(pruned: "Pruned", out: Path | None) -> None:
+def _show(pruned: "Pruned", out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(pruned.to_json())
+        return
     from rich.markup import escape
 
     from headwise.views import pruning as views
@@ -179,8 +192,10 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
     show_table(console, views.sizes_table(record))
     show_table(console, views.quality_table(record))
     console.print(views.held_out_line(record))
-    if record.quality.refit_dropped:
-        console.print("The refit was dropped: it did not help on text it was not fitted on.")
+    if len(record.quality.registers) > 1 or record.quality.other is not None:
+        show_table(console, views.register_table(record))
+    for warning in views.cut_warnings(record):
+        say(console, warning)
     if curve is not None:
         show_table(console, views.curve_table(curve))
         if curve.elbow:

@@ -23,7 +23,7 @@ from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
 from headwise.reading.corpus import calibration_texts
 from headwise.reading.python_manual import split_sentences
-from headwise.reading.reader import Reader, as_documents
+from headwise.reading.reader import Reader, Window, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
@@ -33,6 +33,8 @@ from headwise.watching.watch import watch
 
 LENGTH = 256
 """Maximum tokens in a window of text: short windows give more examples."""
+WHOLE_LENGTH = 512
+"""Maximum tokens in a text that is kept whole: the limit of BERT, which most examples respect."""
 ROOM = 100_000_000
 """Maximum number of values in the output of one forward pass: 400 MB in float32."""
 
@@ -95,23 +97,39 @@ class Evaluation:
         max_tokens: int | None,
         seed: int = 0,
         has_losses: bool = True,
+        keeps_whole: bool = False,
     ) -> "Evaluation":
-        """An evaluation on texts, split into sentences or windows as the objective requires."""
+        """An evaluation on texts, split into sentences or windows as the objective requires.
+
+        With `keeps_whole`, each text is an example of its own. Only one that is longer than
+        WHOLE_LENGTH, or than the model's limit, is split.
+        """
         model, objective, tokenizer = scored.model, scored.objective, scored.tokenizer
         if tokenizer is None:
             raise OptionError(f"{scored.name} has no tokenizer: pass batches of its inputs instead")
         texts = list(texts)
-        if objective.reads_sentences:
+        if objective.reads_sentences and not keeps_whole:
             texts = list(split_sentences(texts)) or texts
         random.Random(seed).shuffle(texts)  # so that the first max_tokens come from many documents
-        reader = Reader(tokenizer, model.config, length=LENGTH)
+        length = WHOLE_LENGTH if keeps_whole else LENGTH
+        reader = Reader(tokenizer, model.config, length=length)
+        windows = reader.windows(texts, max_tokens, keeps_whole=keeps_whole)
+        return cls.of_windows(scored, windows, has_losses=has_losses)
+
+    @classmethod
+    def of_windows(
+        cls, scored: ScoredModel, windows: Sequence[Window], *, has_losses: bool = True
+    ) -> "Evaluation":
+        """An evaluation on windows of tokens, such as those from `sample_windows`."""
+        model, objective = scored.model, scored.objective
+        reader = Reader(scored.tokenizer, model.config)
         room = max_batch_tokens(model, objective)
         batches = []
-        for windows in reader.batches(reader.windows(texts, max_tokens)):
-            size = max(1, room // len(windows[0].ids))
+        for group in reader.batches(windows):
+            size = max(1, room // len(group[0].ids))
             batches += [
-                reader.batch(windows[start : start + size], scored.device).inputs
-                for start in range(0, len(windows), size)
+                reader.batch(group[start : start + size], scored.device).inputs
+                for start in range(0, len(group), size)
             ]
         return cls.of_batches(model, objective, batches, has_losses=has_losses)
 
@@ -192,9 +210,17 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
     return Estimate(value, math.sqrt(squares * count / (count - 1)) / total)
 
 
-def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
-    """The user's documents, checked, or the built-in ones if `texts` is None."""
+def choose_texts(texts: str | Sequence[str] | None, *, keeps_whole: bool = False) -> Sequence[str]:
+    """The user's documents, checked, or the built-in ones if `texts` is None.
+
+    Raises OptionError if `texts` is None but `keeps_whole` asks for one example per text.
+    """
     documents = as_documents(texts)
+    if documents is None and keeps_whole:
+        raise OptionError(
+            "keeps_texts_whole is True, but texts is not set: pass a list of examples",
+            option="keeps_texts_whole",
+        )
     if documents is None:
         return [text for part in calibration_texts().values() for text in part]
     return documents

@@ -21,6 +21,7 @@ from headwise.watching.running import forward, without_labels
 
 MASKED_SHARE = 0.15
 """Share of tokens to mask; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
+POOLINGS = ("mean", "cls")
 
 
 def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
@@ -159,18 +160,31 @@ class Embedding(Objective):
     """One minus the cosine between the model's embedding of a text and the uncut model's."""
 
     pooling: str = "mean"
+    """`mean` of all tokens without padding, or `cls`, the first token."""
     name: ClassVar[str] = "cosine distance of embeddings"
     unit: ClassVar[str] = "cosine"
     needs_reference: ClassVar[bool] = True
     reads_logits: ClassVar[bool] = False
     reads_sentences: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise OptionError(
+                f"pooling is {self.pooling!r}: choose from {', '.join(POOLINGS)}", option="pooling"
+            )
+
+    @property
+    def description(self) -> str:
+        """The name and the pooling."""
+        return f"{self.name}, {self.pooling} pooling"
+
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, scaled to length 1."""
         states = getattr(forward(model, inputs), "last_hidden_state", None)
         if not isinstance(states, Tensor):
             raise ModelError(
-                f"{type(model).__name__} returns no last_hidden_state: pass your own objective"
+                f"{type(model).__name__} is not an embedding model, because it returns no "
+                "last_hidden_state: leave out the pooling, or pass another objective"
             )
         states = upcast_to_float32(states)
         if self.pooling == "cls":

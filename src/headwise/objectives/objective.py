@@ -88,6 +88,11 @@ class Objective(ABC):
     reads_sentences: ClassVar[bool] = False
     """Whether an example is one sentence rather than a window of text."""
 
+    @property
+    def description(self) -> str:
+        """The name with the choices that the loss depends on, for records of what was measured."""
+        return self.name
+
     def prepare(self, inputs: Inputs, number: int) -> Sample:
         """The batch with its targets; `number` is its index among the batches."""
         return Sample(inputs)

@@ -14,6 +14,7 @@ from torch import nn
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
+from headwise.objectives.objective import Losses
 from headwise.watching.gates import MeanOutputs, silence
 
 
@@ -23,6 +24,13 @@ class RegisterLosses:
 
     by_register: Mapping[str, Estimate]
     overall: Estimate
+    examples: Losses
+    """The losses of all examples."""
+
+    def lead_over(self, other: "RegisterLosses") -> Estimate:
+        """How much lower than `other` the loss is on the same examples, with its error."""
+        sums = other.examples.sums - self.examples.sums
+        return estimate_ratio(sums, self.examples.weights)
 
     def increases(self, base: "RegisterLosses") -> dict[str, float]:
         """How much higher than `base` the loss is in each register."""
@@ -70,7 +78,7 @@ class RegisterEvaluation:
         by_register = {
             name: estimate_ratio(part.sums, part.weights) for name, part in losses.items()
         }
-        return RegisterLosses(by_register, estimate_ratio(sums, weights))
+        return RegisterLosses(by_register, estimate_ratio(sums, weights), Losses(sums, weights))
 
     def with_model(self, model: nn.Module) -> "RegisterEvaluation":
         """The same evaluation of another model; the reference output stays the same."""

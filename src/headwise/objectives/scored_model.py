@@ -24,7 +24,7 @@ from headwise.reading.batch import Inputs, has_decoder
 
 POOLING_FILE = "1_Pooling/config.json"
 """The file in which a sentence-transformers model states its pooling mode."""
-POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
+POOLING_NAMES = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
 """Pooling modes by name; the names depend on the version of sentence-transformers."""
 
 
@@ -85,9 +85,9 @@ def pooling_in(folder: Path | None) -> str:
         modes = [modes] if isinstance(modes, str) else list(map(str, modes))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error
-    if len(modes) != 1 or modes[0] not in POOLINGS:
+    if len(modes) != 1 or modes[0] not in POOLING_NAMES:
         named = join_words(modes) or "no pooling"
         raise OptionError(
             f"{file} names {named}, but only cls and mean are supported: pass an objective"
         )
-    return POOLINGS[modes[0]]
+    return POOLING_NAMES[modes[0]]

@@ -23,6 +23,7 @@ from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate, max_batch_tokens
 from headwise.objectives.objective import Objective
+from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import open_scored_model
 from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination, file_sizes
@@ -38,14 +39,13 @@ from headwise.pruning.export.sizes import (
     time_both,
 )
 from headwise.pruning.importance.ablation import Unit
-from headwise.pruning.record import ModelFacts, PruneRecord, Quality, Score
+from headwise.pruning.record import CutScores, ModelFacts, PruneRecord, Quality, Score
 from headwise.pruning.refit.refit import LayerFit, refit
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     Curve,
     as_csv,
     draw_curve,
-    mean_over_orders,
 )
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units, random_cut
@@ -130,7 +130,8 @@ def prune(  # noqa: PLR0913 - one keyword per way to set the amount
         result = result or cut_and_refit(setup, plan.heads)
         progress(PruneStage.RESULT if folder is None else PruneStage.RESULT_AND_FILES, 0, 1)
         if curve is not None and result.fits:
-            curve = curve.with_point("cut and refitted", len(plan), result.loss)
+            loss = setup.report.with_model(result.model).whole.loss()
+            curve = curve.with_point("cut and corrected", len(plan), loss)
         record = _measure_result(setup, amount, plan, result, curve)
         pruned = Pruned(result.model, plan, record, curve)
         if folder is None:
@@ -179,6 +180,7 @@ def _choose_heads(
 ) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
     """The plan of heads to cut, the curve of other cuts, and the cut model if already built."""
     search, settings = setup.search, setup.settings
+    has_curve = settings.draws_curve or amount.max_loss is not None
     cuttable = sum(len(unit) for unit in search.cuttable)
     count = amount.head_count(len(search.heads), cuttable)
     _check_smallest_cut(search, count)
@@ -189,15 +191,15 @@ def _choose_heads(
         method = plan.method or "named"
         plan = replace(plan, counts=setup.counts, model=setup.scored.name, method=method)
     setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
-    if plan is not None and not settings.draws_curve:
+    if plan is not None and not has_curve:
         return plan, None, None
     most = None  # a curve and max_loss need the order of all units
-    if count is not None and not settings.draws_curve:
+    if count is not None and not has_curve:
         most = count // min(len(unit) for unit in search.units)
     order = order_units(settings.method, search, count=most)
     curve = None
-    if settings.draws_curve:
-        curve = draw_curve(setup.held_out, search, order, progress=setup.progress)
+    if has_curve:
+        curve = draw_curve(setup.report.whole, search, order, progress=setup.progress)
     if plan is not None:
         return plan, curve, None
     step = len(search.units_by_layer) if settings.is_uniform else 1
@@ -259,11 +261,11 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
         exact = count - count % step
         rounding = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
         line = f"cutting {exact} of {total} heads{rounding}, keeping {total - exact}"
-    uses = [f"measured on {setup.held_out.describe_size()} of other text"]
+    uses = [f"measured on {setup.report.whole.describe_size()} of other text"]
     if setup.settings.refit != "none":
-        uses.insert(0, f"fitted on {setup.fit.describe_size()}")
+        uses.insert(0, f"corrected on {setup.fit.whole.describe_size()}")
     if setup.settings.draws_curve or amount.heads is None:
-        uses.insert(0, f"chosen on {setup.choose.describe_size()}")
+        uses.insert(0, f"chosen on {setup.choose.whole.describe_size()}")
     return f"{line}: {', '.join(uses)}"
 
 
@@ -272,57 +274,57 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RefittedCut:
-    """A cut model and its losses on held-out text."""
+    """A cut model, and the correction that was kept."""
 
     model: nn.Module
     surgery: Surgery
-    unrefitted: Estimate
-    loss: Estimate
-    """Loss of `model`, which is refitted unless there was no refit or it did not help."""
+    decided: RegisterLosses
+    """Losses of `model` on the text that decides."""
+    correction: str = "none"
+    """`bias`, `full`, `wide` or `none`."""
     fits: tuple[LayerFit, ...] = ()
     is_dropped: bool = False
-    """Whether a refit was undone because it did not help."""
+    """Whether corrections were fitted, but none was kept."""
 
 
 def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
-    """A copy of the model without `heads`, with output projections refitted if that helps.
+    """A copy of the model without `heads`, with the correction that helps most, if any does.
 
-    A refit is kept only if it lowers the loss both on the text used to choose the ridge and on the
-    held-out text. With little text to fit on, the first does not guarantee the second.
+    Candidates are the mean outputs of the cut heads, added to the biases, and then the refit of
+    the settings. Each must lower the loss on the text that decides, all of it together and in the
+    register that suffers most; a refit must do better than the bias alone.
     """
     uncut = setup.scored.model
-    model = copy.deepcopy(uncut)
-    surgery = cut_heads(model, heads, inputs=setup.inputs)
-    held_out, ridge = setup.held_out.with_model(model), setup.ridge.with_model(model)
-    loss = held_out.loss()
+    cut = copy.deepcopy(uncut)
+    surgery = cut_heads(cut, heads, inputs=setup.inputs)
+    best = RefittedCut(cut, surgery, setup.decide.with_model(cut).losses())
     if setup.settings.refit == "none" or not heads:
-        return RefittedCut(model, surgery, loss, loss)
-    before = ridge.loss()
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
-    fits = refit(
-        model,
-        uncut,
-        setup.fit.samples,
-        setup.ridge.samples,
-        variant=setup.settings.refit,
-        progress=setup.progress,
-    )
-    refitted = held_out.loss()
-    if ridge.loss().value < before.value and refitted.value < loss.value:  # False for NaN
-        return RefittedCut(model, surgery, loss, refitted, fits)
-    model.load_state_dict(weights)
-    return RefittedCut(model, surgery, loss, loss, is_dropped=True)
+        return best
+    choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
+    for variant in dict.fromkeys(("bias", setup.settings.refit)):
+        model = copy.deepcopy(cut)
+        fits = refit(
+            model,
+            uncut,
+            setup.fit.whole.samples,
+            choosing,
+            variant=variant,
+            progress=setup.progress,
+        )
+        losses = setup.decide.with_model(model).losses()
+        if losses.helps(best.decided, setup.uncut_decide):
+            best = replace(best, model=model, decided=losses, correction=variant, fits=fits)
+    return replace(best, is_dropped=best.correction == "none")
 
 
 def largest_within(
     setup: PruneSetup, units: Sequence[Unit], max_loss: float, *, step: int = 1
 ) -> tuple[int, RefittedCut]:
-    """Number of leading units that can be cut within `max_loss` on held-out text, and that cut.
+    """Number of leading units that can be cut within `max_loss` on the text that decides.
 
-    The amount is thus chosen on the same text that the reported figures come from. Raises
-    OptionError if not even the first `step` units can be cut.
+    Also returns that cut. Raises OptionError if not even the first `step` units can be cut.
     """
-    base = setup.held_out.loss().value
+    base = setup.uncut_decide.overall.value
     budget = setup.objective.budget(base, max_loss)
     low, high = 0, len(units) // step + 1
     best: RefittedCut | None = None
@@ -331,10 +333,11 @@ def largest_within(
         middle = (low + high) // 2
         heads = [head for unit in units[: middle * step] for head in unit]
         result = cut_and_refit(setup, heads)
-        if result.loss.value <= budget:
+        loss = result.decided.overall.value
+        if loss <= budget:
             low, best = middle, result
         else:
-            high, least = middle, result.loss.value - base
+            high, least = middle, loss - base
     if best is None:
         raise OptionError(
             f"max_loss is {setup.objective.describe_budget(max_loss)}, but the smallest cut adds "
@@ -374,22 +377,55 @@ def _measure_result(
 def _measure_quality(
     setup: PruneSetup, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> Quality:
-    def score(loss: Estimate) -> Score:
-        return Score(loss.value, loss.error, setup.objective.quality(loss.value))
-
+    scores, registers, final = _score_cut(setup, setup.report, plan, result)
+    means = setup.search.means if result.correction != "none" else None
     seeds = range(setup.settings.seed + 1, setup.settings.seed + RANDOM_ORDERS + 1)
-    random = [setup.held_out.loss(random_cut(setup.search, plan.heads, seed)) for seed in seeds]
-    return Quality(
-        objective=setup.objective.name,
-        unit=setup.objective.unit,
-        uncut=score(setup.held_out.loss() if curve is None else curve.uncut),
-        cut=score(result.unrefitted),
-        random_mean=score(mean_over_orders(random)),
-        random=tuple(map(score, random)),
-        refitted=score(result.loss) if result.fits else None,
-        floor=None if curve is None else score(curve.floor),
-        refit_dropped=result.is_dropped,
+    random = sorted(
+        (
+            setup.report.losses(random_cut(setup.search, plan.heads, seed), means=means)
+            for seed in seeds
+        ),
+        key=lambda losses: losses.overall.value,
     )
+    lead = final.lead_over(random[(len(random) - 1) // 2])
+    other, other_registers = None, dict[str, CutScores]()
+    if setup.other is not None:
+        other, other_registers, _ = _score_cut(setup, setup.other, plan, result)
+    return Quality(
+        objective=setup.objective.description,
+        unit=setup.objective.unit,
+        scores=scores,
+        registers=registers,
+        random=tuple(_score(setup, losses.overall) for losses in random),
+        random_lead=lead.value,
+        random_lead_se=lead.error,
+        correction=result.correction,
+        is_dropped=result.is_dropped,
+        other=other,
+        other_registers=other_registers,
+        floor=None if curve is None else _score(setup, curve.floor),
+    )
+
+
+def _score_cut(
+    setup: PruneSetup, text: RegisterEvaluation, plan: CutPlan, result: RefittedCut
+) -> tuple[CutScores, dict[str, CutScores], RegisterLosses]:
+    """Scores on all of a text and on each register, and the losses of the result."""
+    uncut, cut = text.losses(), text.losses(plan.heads)
+    final = cut if result.correction == "none" else text.with_model(result.model).losses()
+    stages = (uncut, cut, final)
+    by_register = {
+        name: CutScores(*(_score(setup, losses.by_register[name]) for losses in stages))
+        for name in text.parts
+    }
+    whole = CutScores(*(_score(setup, losses.overall) for losses in stages))
+    return whole, by_register, final
+
+
+def _score(setup: PruneSetup, loss: Estimate) -> Score:
+    value = setup.objective.quality(loss.value)
+    scale = value if setup.objective.unit == "perplexity" else 1.0
+    return Score(loss.value, loss.error, value, loss.error * scale)
 
 
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
@@ -397,7 +433,7 @@ def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple
     if not setup.settings.times_speed:
         return ()
     uncut = setup.scored.model
-    inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
+    inputs = layer_inputs(uncut, setup.report.whole.samples[0].inputs)
     others = inputs_beyond_tokens(inputs)
     if others:
         setup.progress(f"speed is not measured for models that read {', '.join(others)}", 0, 0)

@@ -18,10 +18,9 @@ from headwise.heads import HeadId, parse_heads
 from headwise.pruning.export.sizes import Sizes, Speed
 from headwise.pruning.refit.refit import LayerFit
 from headwise.pruning.settings import Amount, PruneSettings
+from headwise.pruning.text_sets import OWN_TEXT
 
 FILE = "prune.json"
-OWN_TEXT = "given"
-"""`TextUse.source` for texts and batches passed by the user."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class ModelFacts:
 class TextPart:
     """Text or batches used for one step."""
 
+    registers: tuple[str, ...]
+    """Names of the built-in registers, or `given` for the user's text or batches."""
     examples: int
     tokens: int
     size: str
@@ -47,14 +48,18 @@ class TextPart:
 
 @dataclass(frozen=True)
 class TextUse:
-    """The text used for each decision and each figure."""
+    """The text used for each step, as in `TextSets`."""
 
-    source: str
-    """`given`, or the name of the built-in text."""
-    chosen_on: TextPart
-    fitted_on: TextPart
-    ridge_chosen_on: TextPart
-    measured_on: TextPart
+    choose: TextPart
+    fit: TextPart
+    shrink: TextPart
+    decide: TextPart
+    report: TextPart
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user gave the text."""
+        return self.report.registers == (OWN_TEXT,)
 
 
 @dataclass(frozen=True)
@@ -67,31 +72,58 @@ class Score:
     loss: float
     loss_se: float
     value: float
+    value_se: float
+    """Standard error of `value`."""
+
+
+@dataclass(frozen=True)
+class CutScores:
+    """Scores of the uncut model, of the model after the cut, and of the result on some text."""
+
+    uncut: Score
+    cut: Score
+    """Score before any correction."""
+    final: Score
+    """Score of the model that `prune` returns."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Scores on held-out text, which was not used to choose heads or to fit anything."""
+    """Scores on held-out text, which decided nothing."""
 
     objective: str
     unit: str
-    uncut: Score
-    cut: Score
-    """Score before the refit."""
-    random_mean: Score
+    scores: CutScores
+    registers: Mapping[str, CutScores]
+    """The scores on each register of the held-out text."""
     random: tuple[Score, ...] = ()
-    """Scores after cutting the same number of random heads, without a refit."""
-    refitted: Score | None = None
-    """Score after the refit; None if there was no refit or it did not help."""
+    """Scores after cutting the same number of random heads; if the result's biases were corrected,
+    with the mean outputs of these heads in their place."""
+    random_lead: float = math.nan
+    """How much lower the result's loss is than that of the median random cut."""
+    random_lead_se: float = math.nan
+    """Standard error of that difference, over the same examples."""
+    correction: str = "none"
+    """What was kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
+    `none`."""
+    is_dropped: bool = False
+    """Whether corrections were fitted but not kept, because they did not help everywhere."""
+    other: CutScores | None = None
+    """Scores on built-in text, if heads were chosen on the user's text."""
+    other_registers: Mapping[str, CutScores] = field(default_factory=dict)
     floor: Score | None = None
     """Score with every head silent; None if no curve was measured."""
-    refit_dropped: bool = False
-    """Whether a refit was undone because it did not help."""
 
     @property
-    def final(self) -> Score:
-        """Score of the model that `prune` returns."""
-        return self.refitted or self.cut
+    def random_median(self) -> Score | None:
+        """The median of the random scores by loss; of an even number, the lower one."""
+        ranked = sorted(self.random, key=lambda score: score.loss)
+        return ranked[(len(ranked) - 1) // 2] if ranked else None
+
+    @property
+    def beats_random(self) -> bool:
+        """Whether the result is clearly better than the median random cut: by two errors."""
+        return not self.random or self.random_lead > 2 * self.random_lead_se
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,25 +178,36 @@ class PruneRecord:
         values = json.loads(text)
         quality = values["quality"]
         scores = {
-            name: None if quality[name] is None else _score(quality[name])
-            for name in ("uncut", "cut", "random_mean", "refitted", "floor")
+            "scores": _cut_scores(quality["scores"]),
+            "random": tuple(map(_score, quality["random"])),
+            "other": quality["other"] and _cut_scores(quality["other"]),
+            "floor": quality["floor"] and _score(quality["floor"]),
+            **{
+                name: {register: _cut_scores(part) for register, part in quality[name].items()}
+                for name in ("registers", "other_registers")
+            },
         }
-        parts = dict(values["text"])
-        source = parts.pop("source")
-        random = tuple(map(_score, quality["random"]))
+        parts = {
+            step: TextPart(**part | {"registers": tuple(part["registers"])})
+            for step, part in values["text"].items()
+        }
         built = {
             "amount": Amount(**values["amount"]),
             "model": ModelFacts(**values["model"]),
             "heads_cut": parse_heads(values["heads_cut"]),
             "settings": PruneSettings(**values["settings"]),
-            "text": TextUse(source, **{name: TextPart(**part) for name, part in parts.items()}),
+            "text": TextUse(**parts),
             "before": Sizes(**values["before"]),
             "after": Sizes(**values["after"]),
-            "quality": Quality(**quality | scores | {"random": random}),
+            "quality": Quality(**quality | scores),
             "refit": tuple(LayerFit(**fit) for fit in values["refit"]),
             "speed": tuple(Speed(**speed) for speed in values["speed"]),
         }
         return cls(**values | built)
+
+
+def _cut_scores(values: Mapping[str, Any]) -> CutScores:
+    return CutScores(**{name: _score(part) for name, part in values.items()})
 
 
 def _score(values: Mapping[str, float | None]) -> Score:

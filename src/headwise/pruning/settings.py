@@ -8,14 +8,16 @@ from headwise.checks import real_number, whole_number
 from headwise.errors import OptionError
 from headwise.formats import format_count, join_words
 from headwise.pruning.selection.methods import BEST, METHODS
+from headwise.pruning.text_sets import FOLDS
 
 POLICIES = {
+    "auto": "groups, or even if each layer has only one KV head",
     "groups": "whole KV heads with all query heads that they serve: the cache shrinks",
     "even": "the same number of query heads from every KV head: the cache keeps its size",
 }
 """Ways to cut heads that share keys and values."""
 REFITS = ("full", "wide", "bias", "none")
-LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
+LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "fold": 0, "seed": 0}
 """Smallest allowed values. A window needs 2 tokens plus special ones, of which there are rarely
 more than 14; the ridge is chosen on a quarter as many tokens as `fit_tokens`."""
 
@@ -25,19 +27,26 @@ class PruneSettings:
     """How heads are chosen, refitted and measured."""
 
     method: str = BEST
-    policy: str = "groups"
+    policy: str = "auto"
     is_uniform: bool = False
     """Whether every layer loses the same number of heads."""
     refit: str = "full"
-    choose_tokens: int = 4096
+    choose_tokens: int = 6144
     """Number of tokens to choose heads on."""
-    fit_tokens: int = 16384
-    """Number of tokens to refit output projections on; 25% more are used to choose the ridge."""
+    fit_tokens: int = 4096
+    """Number of tokens to fit corrections on; half as many more are used to shrink them."""
     held_tokens: int = 4096
-    """Number of held-out tokens to report figures on. They are not used to choose heads or to fit,
-    but they decide whether a refit is kept and, with `max_loss`, how many heads are cut."""
+    """Number of held-out tokens to report figures on. They decide nothing. Half as many more, of
+    other registers, decide whether a correction is kept and, with `max_loss`, how much is cut."""
+    keeps_texts_whole: bool = False
+    """Whether each text is an example of its own, never split into sentences or windows unless it
+    is longer than 512 tokens or the model's limit."""
+    fold: int = 0
+    """Which of four ways to divide the built-in registers among the steps; 0 to 3."""
+    samples_text: bool = True
+    """Whether heads of causal models are also chosen on text that the model itself writes."""
     seed: int = 0
-    draws_curve: bool = True
+    draws_curve: bool = False
     times_speed: bool = True
 
     def __post_init__(self) -> None:
@@ -50,6 +59,8 @@ class PruneSettings:
         for name, least in LEAST.items():
             number = whole_number(name, getattr(self, name), least=least)
             object.__setattr__(self, name, number)
+        if self.fold >= FOLDS:
+            raise OptionError(f"fold is {self.fold}: choose from 0 to {FOLDS - 1}", option="fold")
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,36 @@ in text_sets.py; batches are divided in the same proportions.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
-from headwise.objectives.evaluation import Evaluation, choose_batches
+from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
+from headwise.objectives.own_text import sample_windows, why_not_sampled
 from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import TextPart, TextUse
 from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
-from headwise.pruning.settings import PruneSettings
+from headwise.pruning.settings import LEAST, PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
-from headwise.pruning.text_sets import OWN_TEXT, TextSets, Texts, builtin_sets, other_texts, own_sets
+from headwise.pruning.text_sets import (
+    OWN_TEXT,
+    SAMPLES,
+    STEPS,
+    Texts,
+    TextSets,
+    builtin_sets,
+    other_texts,
+    own_sets,
+)
 from headwise.reading.batch import Inputs
-from headwise.reading.reader import as_documents
 from headwise.watching.gates import mean_outputs
 from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
@@ -111,14 +120,15 @@ def prepare_setup(
     other = None
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
+    elif texts is None and not settings.keeps_texts_whole:
+        parts = _evaluate_sets(scored, builtin_sets(settings.fold), settings)
+        if settings.samples_text and not why_not_sampled(scored):
+            parts["choose"] = _with_own_text(scored, parts["choose"], settings, progress)
     else:
-        documents = as_documents(texts)
-        if documents is None:
-            sets = builtin_sets(settings.fold)
-        else:
-            sets = own_sets(documents, settings.seed)
-            other = _evaluate(scored, other_texts(), settings.held_tokens, settings.seed)
+        documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
+        sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
+        other = _evaluate(scored, other_texts(), settings.held_tokens, settings.seed)
     for step in ("choose", "report"):
         parts[step].whole.finite_loss(scored.name)
     search = _cut_search(parts["choose"], settings, progress)
@@ -135,7 +145,7 @@ def _evaluate_sets(
         "choose": settings.choose_tokens,
         "fit": settings.fit_tokens,
         "shrink": settings.fit_tokens // 2,
-        "decide": settings.held_tokens,
+        "decide": settings.held_tokens // 2,
         "report": settings.held_tokens,
     }
     return {
@@ -145,30 +155,49 @@ def _evaluate_sets(
             tokens[step],
             settings.seed,
             has_losses=step not in ("fit", "shrink"),
+            keeps_whole=settings.keeps_texts_whole,
         )
         for step in STEPS
     }
 
 
 def _evaluate(
-    scored: ScoredModel, texts: Texts, tokens: int, seed: int, *, has_losses: bool = True
+    scored: ScoredModel,
+    texts: Texts,
+    tokens: int,
+    seed: int,
+    *,
+    has_losses: bool = True,
+    keeps_whole: bool = False,
 ) -> RegisterEvaluation:
     """The evaluation on about `tokens` tokens, equally many of each register."""
-    share = max(LEAST_TOKENS, tokens // len(texts))
+    share = max(LEAST["held_tokens"], tokens // len(texts))
     return RegisterEvaluation(
         {
             name: Evaluation.of_texts(
-                scored, documents, max_tokens=share, seed=seed, has_losses=has_losses
+                scored,
+                documents,
+                max_tokens=share,
+                seed=seed,
+                has_losses=has_losses,
+                keeps_whole=keeps_whole,
             )
             for name, documents in texts.items()
         }
     )
 
 
-def _split_batches(
-    scored: ScoredModel, batches: Sequence[Inputs]
-) -> dict[str, RegisterEvaluation]:
-    """Report on every fourth batch, decide on the next, shrink on the one after; fit on the rest."""
+def _with_own_text(
+    scored: ScoredModel, choose: RegisterEvaluation, settings: PruneSettings, progress: Progress
+) -> RegisterEvaluation:
+    """The evaluation with one more register: text that the model writes itself."""
+    share = settings.choose_tokens // (len(choose.parts) + 1)
+    windows = sample_windows(scored, tokens=share, seed=settings.seed, progress=progress)
+    return RegisterEvaluation({**choose.parts, SAMPLES: Evaluation.of_windows(scored, windows)})
+
+
+def _split_batches(scored: ScoredModel, batches: Sequence[Inputs]) -> dict[str, RegisterEvaluation]:
+    """Use every fourth batch to choose and fit; the others take turns to shrink, decide, report."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
             f"the number of batches is {len(batches)}: give at least {FEWEST_BATCHES}, for "
@@ -176,7 +205,9 @@ def _split_batches(
         )
     fit = batches[0::4]
     parts = {"fit": fit, "choose": fit}
-    parts |= {step: batches[start::4] for start, step in enumerate(("shrink", "decide", "report"), 1)}
+    parts |= {
+        step: batches[start::4] for start, step in enumerate(("shrink", "decide", "report"), 1)
+    }
     return {
         step: RegisterEvaluation(
             {OWN_TEXT: Evaluation.of_batches(scored.model, scored.objective, part)}
@@ -185,30 +216,59 @@ def _split_batches(
     }
 
 
-def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progress) -> CutSearch:
+def _cut_search(
+    registers: RegisterEvaluation, settings: PruneSettings, progress: Progress
+) -> CutSearch:
     def report(stage: str, done: int, total: int, /) -> None:
         progress(f"choosing heads: {stage}", done, total)
 
+    evaluation = registers.whole
     heads, counts = evaluation.heads, evaluation.counts
     if not heads:
         name = type(evaluation.model).__name__
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
+    means = None
+    if settings.refit != "none":
+        means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
     search = CutSearch(
-        evaluation,
+        registers,
         whole_groups(heads, counts),
+        means,
         is_uniform=settings.is_uniform,
         seed=settings.seed,
         progress=report,
     )
-    if settings.policy == "groups":
+    if _policy(settings.policy, counts, progress) == "groups":
         return search
-    if all(num_heads == num_kv_heads for num_heads, num_kv_heads in counts.values()):
+    advice = "choose policy groups, because policy even needs gradients"
+    scores = gradients(evaluation, draws=search.draws, means=means, advice=advice, progress=report)
+    expected = scores.interaction.diagonal() / 2
+    units = one_of_each_group(heads, counts, expected.tolist())
+    return replace(search, units=units, is_nested=True)
+
+
+def _policy(policy: str, counts: HeadCounts, progress: Progress) -> str:
+    """The policy to use for a model; raises OptionError if it has nothing to cut that way."""
+    shared = [heads for heads, kv_heads in counts.values() if kv_heads == 1]
+    is_one_group = len(shared) == len(counts) and any(heads > 1 for heads in shared)
+    if policy == "auto" and is_one_group:
+        progress(
+            "each layer has one KV head, so a group would be a whole layer: cutting single query "
+            "heads instead (policy even)",
+            0,
+            0,
+        )
+        return "even"
+    if policy == "groups" and is_one_group:
+        raise OptionError(
+            "policy is 'groups', but each layer has one KV head, so a group is a whole layer: "
+            "choose even, or cut layers by name with heads",
+            option="policy",
+        )
+    if policy == "even" and all(heads == kv_heads for heads, kv_heads in counts.values()):
         raise OptionError(
             "policy is 'even', but every KV head serves only one head, so there is nothing to cut: "
             "choose groups",
             option="policy",
         )
-    advice = "choose policy groups, because policy even needs gradients"
-    scores = gradients(evaluation, draws=search.draws, advice=advice, progress=report)
-    units = one_of_each_group(heads, counts, scores.expected.tolist())
-    return replace(search, units=units, is_nested=True)
+    return "groups" if policy == "auto" else policy

@@ -19,10 +19,15 @@ FOLDS = 4
 """Number of ways to divide the built-in registers; each register reports in one of them."""
 OWN_SHARES = (0.25, 0.15, 0.2)
 """Shares of a user's text to report on, of the rest to decide on, and of the rest to shrink on."""
+FEWEST = len(OWN_SHARES) + 1
+"""Smallest number of paragraphs or examples that can be divided."""
 SAMPLES = "samples"
 """Register of text sampled from the model itself."""
 Texts = Mapping[str, Sequence[str]]
 """Documents by register."""
+
+
+STEPS = ("choose", "fit", "shrink", "decide", "report")
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,10 @@ class TextSets:
     """To report on: it decides nothing."""
 
 
-def builtin_sets(fold: int = 0, samples: Sequence[str] = ()) -> TextSets:
+def builtin_sets(fold: int = 0) -> TextSets:
     """The built-in registers, divided so that every fourth prose register reports.
 
-    Heads are chosen on the widest variety: prose, rough text, the manual and, if given, text
-    sampled from the model itself.
+    Heads are chosen on the widest variety: prose, rough text and the manual.
 
     >>> list(builtin_sets(0).report), list(builtin_sets(1).report)
     (['news', 'letters', 'captions'], ['encyclopedia', 'reviews', 'science'])
@@ -56,25 +60,35 @@ def builtin_sets(fold: int = 0, samples: Sequence[str] = ()) -> TextSets:
     chosen = rest[0::3]
     others = [name for name in rest if name not in chosen]
     sets = ([*chosen, ROUGH, MANUAL], others[0::3], others[1::3], others[2::3], report)
-    by_set = [{name: texts[name] for name in names} for names in sets]
-    if samples:
-        by_set[0][SAMPLES] = tuple(samples)
-    return TextSets(*by_set)
+    return TextSets(*({name: texts[name] for name in names} for names in sets))
 
 
-def own_sets(texts: Sequence[str], seed: int) -> TextSets:
-    """The user's documents, or the paragraphs of a single one, divided at random."""
-    parts = []
-    rest = texts
+def other_texts() -> Texts:
+    """Built-in prose of every register and the manual, to measure a cut for a user's text on."""
+    texts = calibration_texts()
+    return {name: texts[name] for name in (*PROSE, MANUAL)}
+
+
+def own_sets(texts: Sequence[str], seed: int, *, keeps_whole: bool = False) -> TextSets:
+    """The user's documents, or the paragraphs of a single one, divided at random.
+
+    If `keeps_whole` is True, each text is one example and never split.
+    """
+    parts, rest = list[Texts](), texts
     for share in OWN_SHARES:
         try:
-            rest, part = split_documents(rest, held_out=share, seed=seed + len(parts))
+            rest, part = split_documents(
+                rest, held_out=share, seed=seed + len(parts), keeps_whole=keeps_whole
+            )
         except OptionError as error:
             if not parts:
                 raise
+            problem = f"the text has {len(parts) + 1} paragraphs: give at least {FEWEST}"
+            problem += ", separated by blank lines"
+            if keeps_whole:
+                problem = f"the text has too few examples: give at least {FEWEST} different ones"
             raise OptionError(
-                f"the text has {len(parts) + 1} paragraphs: give at least {len(OWN_SHARES) + 1}, "
-                "separated by blank lines, for fitting, choosing a ridge, deciding and measuring"
+                f"{problem}, for fitting, choosing a ridge, deciding and measuring"
             ) from error
         parts.append({OWN_TEXT: part})
     report, decide, shrink = parts

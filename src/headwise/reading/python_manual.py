@@ -89,13 +89,22 @@ def split_sentences(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def split_documents(
-    texts: Iterable[str], *, held_out: float = 0.25, seed: int = 0
+    texts: Iterable[str], *, held_out: float = 0.25, seed: int = 0, keeps_whole: bool = False
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Documents to fit on, and held-out documents with about `held_out` of all characters.
 
-    No paragraph is in both parts. A single document is split between paragraphs.
+    No paragraph is in both parts. A single document is split between paragraphs. With
+    `keeps_whole`, no document is changed or split, and only repeated documents are left out.
     """
     texts = tuple(texts)
+    if keeps_whole:
+        examples = tuple({_gist(text): text for text in texts if text.strip()}.values())
+        if len(examples) < 2:
+            count = format_count(len(examples), "example")
+            raise OptionError(
+                f"{count} cannot be split into a fitted and a held-out part: pass more"
+            )
+        return _split(examples, held_out, seed)
     parts = [part for text in texts for part in split_paragraphs(text)]
     if len(parts) > 1:  # a single paragraph may be huge, but has no repeats
         documents = _unique_paragraphs(texts)

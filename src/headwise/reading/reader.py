@@ -76,8 +76,14 @@ class Reader(TokenKinds):
                 option="length",
             )
 
-    def windows(self, texts: Iterable[str], max_tokens: int | None = None) -> list[Window]:
-        """All windows cut from the texts, up to `max_tokens` tokens in total."""
+    def windows(
+        self, texts: Iterable[str], max_tokens: int | None = None, *, keeps_whole: bool = False
+    ) -> list[Window]:
+        """All windows cut from the texts, up to `max_tokens` tokens in total.
+
+        With `keeps_whole`, `max_tokens` shortens no text that fits into one window: the windows end
+        before it. Only the very first text may be shortened.
+        """
         before, after = self.around
         left = math.inf if max_tokens is None else max_tokens
         least = self.num_around + SHORTEST
@@ -92,6 +98,8 @@ class Reader(TokenKinds):
             if left < least:
                 break
             ids = self.first_ids(text, left)
+            if keeps_whole and windows and left < len(ids) + self.num_around <= self.length:
+                break
             start = 0
             while (size := int(min(self.length, left)) - self.num_around) >= SHORTEST:
                 part = ids[start : start + size]

@@ -24,7 +24,15 @@ from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
 from headwise.report.data import ReportData, is_same_model
 from headwise.report.heads_section import head_grids, value_cell
-from headwise.views.pruning import layers_table, quality_table, size_rows, speed_table
+from headwise.views.pruning import (
+    cut_warnings,
+    held_out_line,
+    layers_table,
+    quality_table,
+    register_table,
+    size_rows,
+    speed_table,
+)
 
 ENDS = 8
 """Number of heads shown at each end of the ranking; the whole of it is in a collapsed part."""
@@ -148,8 +156,8 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
             f"silenced, {exactness}."
         )
     caption = (
-        f"On text not used to choose heads or to refit the model ({cut.quality.objective}). "
-        "Compare the cut with the uncut model and with every head silent."
+        f"{cut.quality.unit.capitalize()} on text that decided nothing ({cut.quality.objective}); "
+        f"{held_out_line(cut)} ± is a standard error."
     )
     return section(
         "cut",
@@ -157,6 +165,8 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
         tag("p", " ".join(sentences)),
         _size_table(cut),
         replace(quality_table(cut), title=caption).to_html(),
+        register_table(cut).to_html(),
+        *(tag("p", warning) for warning in cut_warnings(cut)),
         _curve_figure(data.curve, cut),
         speed_table(cut).to_html(),
         tag("p", f"Heads cut: {' '.join(map(str, cut.heads_cut)) or 'none'}", class_="names"),

@@ -102,10 +102,17 @@ def _highlights(data: ReportData) -> Iterator[str | Html]:
         )
     if data.cut is not None:
         count, quality = len(data.cut.heads_cut), data.cut.quality
+        median = quality.random_median
+        random = (
+            ""
+            if median is None
+            else (
+                f", compared with {format_number(median.value)} if the same number is cut at random"
+            )
+        )
         yield (
             f"{format_count(count, 'head')} {'was' if count == 1 else 'were'} cut; {quality.unit} "
-            f"is now {format_number(quality.final.value)}, compared with "
-            f"{format_number(quality.random_mean.value)} if the same number is cut at random."
+            f"is now {format_number(quality.scores.final.value)}{random}."
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
+from headwise.models.fingerprint import digest_texts
 from headwise.reading.corpus import scan_texts
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
 from headwise.report.data import ReportData
@@ -16,7 +17,6 @@ from headwise.report.heads_section import grid_section, summary_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
 from headwise.roles import ROLES, UNKNOWN_ROLE
-from headwise.scans.fingerprint import digest_texts
 from headwise.views.heads import dict_in
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -82,7 +82,7 @@ def _key_figures(data: ReportData) -> Html:
     if data.cut is not None:
         quality = data.cut.quality
         figures["heads cut"] = f"{len(data.cut.heads_cut):,}"
-        figures[f"{quality.unit} after the cut"] = format_number(quality.final.value)
+        figures[f"{quality.unit} after the cut"] = format_number(quality.scores.final.value)
     items = (tag("li", tag("b", number), meaning) for meaning, number in figures.items())
     return tag("ul", *items, class_="tiles")
 

@@ -30,6 +30,7 @@ from headwise.measures.counter import (
 from headwise.measures.measure import measure_rows
 from headwise.measures.repeats import Repeats
 from headwise.measures.uniform import Uniform
+from headwise.models import fingerprint
 from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
 from headwise.probes.builtin import builtin_sentences
@@ -49,7 +50,6 @@ from headwise.reading.tensors import (
     why_unreadable,
 )
 from headwise.reading.words import merge_pieces
-from headwise.scans import fingerprint
 from headwise.scans.examples import find_examples
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.gold_sentences import GoldSentences

@@ -12,15 +12,18 @@ from headwise.formats import (
     format_number,
     format_size,
     format_with_error,
+    join_words,
 )
 from headwise.heads import HeadId
 from headwise.pruning.importance.importance import Importance
-from headwise.pruning.record import OWN_TEXT, PruneRecord
+from headwise.pruning.record import PruneRecord, Score
 from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
 """Number of heads shown at either end of a long list."""
 MEASURES = ("zero", "mean", "michel", "fisher", "expected")
+CORRECTIONS = {"bias": "biases corrected", "full": "refitted", "wide": "refitted widely"}
+"""Names in a table for the values of `Quality.correction`."""
 SIZES = {
     "heads": ("heads", format_large_count),
     "kv_heads": ("KV heads", format_large_count),
@@ -91,35 +94,79 @@ def sizes_table(record: PruneRecord) -> Table:
 
 
 def quality_table(record: PruneRecord) -> Table:
-    """Scores on held-out text; "-" for a score that is NaN."""
+    """Scores with standard errors on held-out text, beside other text if the user gave the text."""
+    quality, other = record.quality, record.quality.other
+    columns = ["", "on your text" if record.text.is_given else quality.unit]
+    columns += [] if other is None else ["on other text"]
+    texts = [quality.scores] if other is None else [quality.scores, other]
+    rows = [("uncut", *(score_cell(text.uncut) for text in texts))]
+    rows.append(("cut", *(score_cell(text.cut) for text in texts)))
+    if quality.correction != "none":
+        name = CORRECTIONS[quality.correction]
+        rows.append((f"cut, {name}", *(score_cell(text.final) for text in texts)))
+    blank = [""] * (len(texts) - 1)
+    if quality.floor is not None:
+        rows.append(("every head silent", score_cell(quality.floor), *blank))
+    if quality.random_median is not None:
+        ends = {"  best": quality.random[0], "  worst": quality.random[-1]}
+        name = f"same number at random, median of {len(quality.random)}"
+        for words, score in ({name: quality.random_median} | ends).items():
+            rows.append((words, score_cell(score), *blank))
+    title = f"{quality.unit.capitalize()} on text that decided nothing"
+    return Table(title, columns, rows, columns[1:])
+
+
+def score_cell(score: Score) -> str:
+    """A score with its standard error; "-" if it is NaN."""
+    if math.isnan(score.value):
+        return "-"
+    if not math.isfinite(score.value_se):
+        return format_number(score.value, 4)
+    return format_with_error(score.value, score.value_se)
+
+
+def register_table(record: PruneRecord) -> Table:
+    """Scores before and after the cut on every register; the one that suffers most comes first."""
     quality = record.quality
-    scores = {
-        "uncut": quality.uncut,
-        "cut": quality.cut,
-        "cut and refitted": quality.refitted,
-        "every head silent": quality.floor,
-    }
-    if quality.random:
-        scores[f"same number at random, mean of {len(quality.random)}"] = quality.random_mean
+    registers = {**quality.registers, **quality.other_registers}
+    ranked = sorted(
+        registers, key=lambda name: registers[name].uncut.loss - registers[name].final.loss
+    )
     rows = [
-        (name, format_number(score.value, 4) or "-", format_number(score.loss, 4) or "-")
-        for name, score in scores.items()
-        if score is not None
+        (name, score_cell(registers[name].uncut), score_cell(registers[name].final))
+        for name in ranked
     ]
-    if quality.random:
-        values = [score.value for score in quality.random if not math.isnan(score.value)]
-        for name, extreme in (("  lowest", min), ("  highest", max)):
-            rows.append((name, format_number(extreme(values, default=None), 4) or "-", ""))
-    columns = ("", quality.unit, "loss")
-    return Table("On held-out text", columns, rows, columns[1:])
+    columns = ("register", "uncut", "result")
+    return Table(f"{quality.unit.capitalize()} by register", columns, rows, columns[1:])
+
+
+def cut_warnings(record: PruneRecord) -> list[str]:
+    """Plain warnings about a cut that is no better than chance, or that harms other text more."""
+    quality, warnings = record.quality, []
+    if not quality.beats_random:
+        warnings.append(
+            "The cut is not clearly better than the same number of heads chosen at random: choose "
+            "on more text, or cut fewer heads."
+        )
+    if quality.is_dropped:
+        warnings.append("No correction was kept: none helped on every kind of text.")
+    if quality.other is not None:
+        here, there = (
+            scores.final.loss - scores.uncut.loss for scores in (quality.scores, quality.other)
+        )
+        if there > 2 * max(here, 0.0) and there - here > 2 * quality.other.final.loss_se:
+            warnings.append(
+                "Other text suffers much more than yours: use this model only for text like yours."
+            )
+    return warnings
 
 
 def held_out_line(record: PruneRecord) -> str:
     """A line about the text that the scores were measured on."""
-    part = record.text.measured_on
+    part = record.text.report
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
-    source = "your text" if record.text.source == OWN_TEXT else record.text.source
-    return f"Held-out text: {part.examples:,} {noun} from {source}, {part.tokens:,} tokens."
+    source = "your text" if record.text.is_given else join_words(part.registers)
+    return f"Measured on {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
 
 
 def curve_table(curve: Curve) -> Table:

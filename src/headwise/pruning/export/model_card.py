@@ -11,10 +11,10 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from headwise.drawing.table import Table
-from headwise.formats import join_words
+from headwise.formats import format_with_error, join_words
 from headwise.models.exported_folder import BLOCK
 from headwise.pruning.export.plain_config import public_class
-from headwise.pruning.record import OWN_TEXT, PruneRecord
+from headwise.pruning.record import PruneRecord, Score
 
 CODE = "modeling_headwise"
 """Name of the module in an exported directory that transformers runs if the user trusts it."""
@@ -26,6 +26,12 @@ SIZES = {
     "attention_multiply_adds": "attention multiply-adds",
 }
 """Labels of the sizes on a card, by their names in `Sizes`."""
+CORRECTIONS = {
+    "bias": "the cut heads' mean outputs were added to the biases",
+    "full": "output projections were refitted",
+    "wide": "output projections and feed-forward layers were refitted",
+}
+"""Corrections in words, by their names in `Quality.correction`."""
 MEANT = {"cosine": "cosine to the uncut model's embeddings"}
 """Descriptions of units whose names do not explain themselves."""
 
@@ -87,31 +93,33 @@ def figures_section(record: PruneRecord) -> str:
         for name, words in SIZES.items()
         if getattr(before, name) and (name != "kv_heads" or before.kv_heads != before.heads)
     ]
+    text, model, scores = record.text, record.model, quality.scores
     unit = MEANT.get(quality.unit, quality.unit)
-    rows.append((unit, _figure(quality.uncut.value), _figure(quality.final.value)))
-    text, model = record.text, record.model
+    whose = "its maker's own data" if text.is_given else f"{join_words(text.report.registers)}"
+    rows.append((f"{unit}, on {whose}", _figure(scores.uncut), _figure(scores.final)))
+    if quality.other is not None:
+        other = quality.other
+        rows.append((f"{unit}, on other text", _figure(other.uncut), _figure(other.final)))
     is_named = record.method == "named"
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {record.method}"
-    whose = "its maker's own data" if text.source == OWN_TEXT else text.source
     source = f" ({model.about['source']})" if model.about.get("source") else ""
-    refitted = without_refit = ""
-    if quality.refitted:
-        refitted = ", and what is left was refitted"
-        without_refit = f"Without the refit this cut has {_figure(quality.cut.value)}. "
-    decisions = ["how much was cut"] if record.amount.max_loss is not None else []
-    if quality.refitted or quality.refit_dropped:
-        decisions.append("whether the refit stays")
-    decided = f"The same examples decided {join_words(decisions)}. " if decisions else ""
+    corrected = without = ""
+    if quality.correction != "none":
+        corrected = f", and the rest was corrected ({CORRECTIONS[quality.correction]})"
+        without = f"Without the correction it is {_figure(scores.cut)}. "
+    median = quality.random_median
+    random = "" if median is None else f"With as many heads cut at random it is {_figure(median)}. "
     return (
         f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n"
         f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality.unit} was measured on {text.measured_on.size} of "
-        f"{whose}, on which no head was chosen and nothing was fitted. {without_refit}"
-        f"With as many heads cut at random and no refit, it is "
-        f"{_figure(quality.random_mean.value)}. {decided}"
+        f"{chosen}{corrected}. The {quality.unit} was measured on {text.report.size}, which decided "
+        f"nothing; ± is a standard error. {without}{random}"
         "`prune.json` has every figure; `plan.json` has the heads that were cut."
     )
 
 
-def _figure(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "unknown"
+def _figure(score: Score) -> str:
+    """A score with its standard error."""
+    if not math.isfinite(score.value):
+        return "unknown"
+    return format_with_error(score.value, score.value_se)

@@ -139,12 +139,14 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
     batches: Iterable[Mapping[str, Tensor]] | None = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     max_tokens: int = 4096,
+    keeps_texts_whole: bool = False,
     progress: Progress = no_progress,
 ) -> Importance:
     """Measure how much the model needs each head on `texts`, or on `batches` of model inputs.
 
     `objective` is an objective or a function that maps model and inputs to one loss per example; by
     default, the model's class decides it. Without texts and batches, the built-in texts are used.
+    With `keeps_texts_whole`, each text is an example of its own, as in `PruneSettings`.
     If `out` is set, the tables are also written to that folder; `force` replaces existing ones.
     """
     folder = None if out is None else Path(out).expanduser()
@@ -159,7 +161,10 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
             inputs = choose_batches(scored.model, batches, texts)
             evaluation = Evaluation.of_batches(scored.model, scored.objective, inputs)
         else:
-            evaluation = Evaluation.of_texts(scored, choose_texts(texts), max_tokens=max_tokens)
+            documents = choose_texts(texts, keeps_whole=keeps_texts_whole)
+            evaluation = Evaluation.of_texts(
+                scored, documents, max_tokens=max_tokens, keeps_whole=keeps_texts_whole
+            )
         measured = measure_importance(scored, evaluation, progress=progress)
         if folder is not None:
             measured.write(folder, force=force)
@@ -200,7 +205,7 @@ def measure_importance(
     about = {
         "model": loaded.name,
         **loaded.about,
-        "objective": evaluation.objective.name,
+        "objective": evaluation.objective.description,
         "unit": evaluation.objective.unit,
         "loss": base.value,
         "loss_se": base.error if math.isfinite(base.error) else None,

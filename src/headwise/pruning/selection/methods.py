@@ -237,7 +237,9 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         added, measured = matrix.diagonal() / 2, set[int]()
         for _ in range(min(step, count - start)):
             while (unit := _cheapest(search, added.tolist(), cut)) not in measured:
-                near = [index for index in added.argsort().tolist() if index not in {*measured, *cut}]
+                near = [
+                    index for index in added.argsort().tolist() if index not in {*measured, *cut}
+                ]
                 candidates = list(dict.fromkeys([unit, *near]))[:CANDIDATES]
                 direct = _measure_directly(search, cut, candidates)
                 added[candidates] = torch.maximum(added[candidates], direct)

@@ -1,4 +1,4 @@
-"""Digests of everything a scan reads, to decide whether a stopped scan can be resumed.
+"""Digests of a model and of what it reads, to tell whether earlier results still hold for both.
 
 In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text.
 """
