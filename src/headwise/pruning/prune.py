@@ -293,24 +293,23 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     uncut = setup.scored.model
     model = copy.deepcopy(uncut)
     surgery = cut_heads(model, heads, inputs=setup.inputs)
-    held_out, ridge = setup.held_out.with_model(model), setup.ridge.with_model(model)
-    loss = held_out.loss()
+    loss = setup.held_out.with_model(model).loss()
     if setup.settings.refit == "none" or not heads:
         return RefittedCut(model, surgery, loss, loss)
-    before = ridge.loss()
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    before = setup.ridge.with_model(model).loss()
+    refitted = copy.deepcopy(model)  # a refit may add biases, so restoring weights cannot undo it
     fits = refit(
-        model,
+        refitted,
         uncut,
         setup.fit.samples,
         setup.ridge.samples,
         variant=setup.settings.refit,
         progress=setup.progress,
     )
-    refitted = held_out.loss()
-    if ridge.loss().value < before.value and refitted.value < loss.value:  # False for NaN
-        return RefittedCut(model, surgery, loss, refitted, fits)
-    model.load_state_dict(weights)
+    after = setup.held_out.with_model(refitted).loss()
+    ridge = setup.ridge.with_model(refitted).loss()
+    if ridge.value < before.value and after.value < loss.value:  # False for NaN
+        return RefittedCut(refitted, surgery, loss, after, fits)
     return RefittedCut(model, surgery, loss, loss, is_dropped=True)
 
 

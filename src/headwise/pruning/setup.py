@@ -19,7 +19,6 @@ from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
-from headwise.pruning.refit.refit import check_variant
 from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
@@ -97,7 +96,6 @@ def prepare_setup(
     Texts are split by document. The built-in texts are used if both are None.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
-    check_variant(scored.model, settings.refit)
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(
             f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
