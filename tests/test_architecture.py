@@ -159,7 +159,11 @@ def test_modules_import_only_what_their_folder_may() -> None:
 
 def test_the_steps_of_pruning_import_only_the_steps_they_build_on() -> None:
     steps = {"importance", "selection", "surgery", "refit", "export"}
-    builds_on = {"selection": {"importance"}, "refit": {"importance"}, "export": {"surgery"}}
+    builds_on = {
+        "selection": {"importance"},
+        "refit": {"importance", "surgery"},
+        "export": {"surgery"},
+    }
     forbidden = [
         (module_name(file), name)
         for file in MODULES

@@ -4,6 +4,7 @@ In: names of tiny families and a directory. Out: how each is exported, and its f
 `python -m tests.pruning.shipping` prints one line per family and plan.
 """
 
+import copy
 import json
 import os
 import subprocess
@@ -23,7 +24,9 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from headwise.errors import ModelError
+from headwise.objectives.objective import Sample
 from headwise.pruning.export.export import export
+from headwise.pruning.refit.refit import refit
 from headwise.pruning.surgery.cut import cut, head_counts
 
 from ..attention.tolerance import rounding
@@ -118,13 +121,21 @@ PLANS = {
 }
 
 
-def ship(cuts: Iterable[tuple[str, str]], root: Path) -> dict[str, Shipped]:
-    """Cut and export families, each by a plan, here; load all of them elsewhere."""
+def ship(
+    cuts: Iterable[tuple[str, str]], root: Path, *, corrects: bool = False
+) -> dict[str, Shipped]:
+    """Cut and export families, each by a plan, here; load all of them elsewhere.
+
+    With `corrects`, the mean output of the cut heads is added to the biases of every model.
+    """
     autos, plain = {}, {}
     for family, plan in cuts:
         name = f"{family} {plan}"
         model, given = loaded_from_disk(ALL[family], root / f"{name}.uncut")
-        cut(model, PLANS[plan](model))
+        if corrects:
+            cut_and_correct(model, PLANS[plan](model), given)
+        else:
+            cut(model, PLANS[plan](model))
         plain[name] = export(model, root / name, inputs=given).is_plain
         autos[name] = ALL[family].auto, dict(ALL[family].options)
         save_file(given, root / f"{name}.inputs")
@@ -133,6 +144,14 @@ def ship(cuts: Iterable[tuple[str, str]], root: Path) -> dict[str, Shipped]:
     python(ELSEWHERE, root, json.dumps(autos), cache=root / "cache")
     report = json.loads((root / "report.json").read_text())
     return {name: how_it_came_back(root, name, plain[name], report[name]) for name in autos}
+
+
+def cut_and_correct(model: PreTrainedModel, plan: list[str], given: Inputs) -> None:
+    """Cut heads and add their mean output on these inputs to the biases, in place."""
+    uncut, samples = copy.deepcopy(model), [Sample(given)]
+    cut(model, plan)
+    fits = refit(model, uncut, samples, samples, variant="bias")
+    assert any(fit.after < fit.before for fit in fits)
 
 
 def loaded_from_disk(family: Family, folder: Path) -> tuple[PreTrainedModel, Inputs]:

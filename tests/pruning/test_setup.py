@@ -28,6 +28,7 @@ from .kin import REFUSED
 from .tiny_models import (
     assert_unchanged,
     model_of,
+    model_of_similar_tokens,
     plain,
     split,
     state_of,
@@ -145,9 +146,14 @@ def contrary(task: Evaluation) -> Evaluation:
 
 
 @pytest.mark.parametrize("part", ["ridge", "held_out"])
-def test_refit_must_help_on_both_texts(part: str) -> None:
-    setup = setup_of("embedding")
-    heads = order_units("random", setup.search).first(5)
+@pytest.mark.parametrize("name", ["embedding", "llama"])
+def test_refit_must_help_on_both_texts(name: str, part: str) -> None:
+    if name == "embedding":
+        setup = setup_of(name)
+        heads = order_units("random", setup.search).first(5)
+    else:  # the refit adds biases, which must not stay
+        setup = prepare(model_of_similar_tokens(name), texts(48))
+        heads = tuple(setup.search.units[0])
     assert cut_and_refit(setup, heads).fits
     spoiled = replace(setup, **{part: contrary(getattr(setup, part))})
     found = cut_and_refit(spoiled, heads)

@@ -70,6 +70,14 @@ def model_of(name: str) -> nn.Module:
     return tiny(name)[0]
 
 
+@torch.no_grad()
+def model_of_similar_tokens(name: str) -> nn.Module:
+    """A model without its prediction head, whose heads output nearly the same for every token."""
+    model: nn.Module = tiny(name)[0].base_model
+    model.get_input_embeddings().weight.add_(2)
+    return model
+
+
 def objective_of(name: str) -> Objective:
     """The objective of the family in these tests."""
     return Embedding() if name == "embedding" else OBJECTIVES.get(name, Divergence())

@@ -1,19 +1,25 @@
 """Cut models: finds the class that loads an exported directory, without running code in it."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
 from headwise.models.exported_modeling import CutMixin
+from headwise.models.load_errors import quiet
 
 BLOCK = "headwise"
 """Key in config.json of the block that `cut` writes."""
 FORMAT = 1
 """Version of the block's format."""
+BUILD_ERRORS = (StrictDataclassError, AttributeError, ValueError, TypeError, RuntimeError)
+"""Errors that transformers raises if it cannot build a model from a config."""
 
 
 def find_cut_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel] | None:
@@ -62,3 +68,13 @@ def bare_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     known: Any = AutoModel._model_mapping[type(config)]
     bare: type[PreTrainedModel] = known[0] if isinstance(known, tuple) else known
     return bare
+
+
+def empty_model(
+    kind: type[PreTrainedModel], config: PreTrainedConfig, dtype: torch.dtype
+) -> PreTrainedModel:
+    """A model of class `kind` on the meta device, built from a copy of the config."""
+    build: Any = kind._from_config
+    with quiet(), torch.device("meta"):
+        built: PreTrainedModel = build(copy.deepcopy(config), dtype=dtype)
+    return built

@@ -5,7 +5,7 @@ shape comes from the block that `cut` wrote into the model's config. The block i
 its paths are relative to `model.base_model`:
 
     format      1
-    parameters  new shape of every parameter or buffer that became smaller
+    parameters  new shape of every parameter or buffer that became smaller, and of added biases
     attributes  new values for modules' attributes: numbers of heads, sizes
     configs     numbers of heads for modules that read them from their config
     biased      modules that receive a bias for all heads of the uncut model, and their own heads
@@ -54,14 +54,21 @@ def reshape(model: Any, block: dict[str, Any]) -> None:
     for path, shape in block["parameters"].items():
         owner, _, name = path.rpartition(".")
         module = base.get_submodule(owner)
-        old = getattr(module, name)
+        old = tensor_to_replace(module, name)
         replace_tensor(module, name, torch.empty(shape, dtype=old.dtype, device=old.device))
     apply_block(base, block)
 
 
-def replace_tensor(module: nn.Module, name: str, new: Tensor) -> None:
-    """Replace a parameter or buffer with `new`; a parameter keeps its `requires_grad`."""
+def tensor_to_replace(module: nn.Module, name: str) -> Tensor:
+    """A module's parameter or buffer; its weight if `name` is a bias that it does not have."""
     old = getattr(module, name)
+    tensor: Tensor = module.weight if old is None else old  # type: ignore[assignment]
+    return tensor
+
+
+def replace_tensor(module: nn.Module, name: str, new: Tensor) -> None:
+    """Replace a parameter or buffer with `new`, or add a bias; `requires_grad` stays as it was."""
+    old = tensor_to_replace(module, name)
     if isinstance(old, nn.Parameter):
         new = nn.Parameter(new, requires_grad=old.requires_grad)
     setattr(module, name, new)

@@ -1,5 +1,6 @@
 """Cut models of every family come back, in a process that cannot import headwise."""
 
+from collections.abc import Collection
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +22,10 @@ Not Gemma 3 here: 4 heads would be left, and configs want them to divide its hid
 """
 OF_EVERY_KIND = ("bert", "gpt2", "falcon", "gpt_oss", "t5", "vit")
 """Families that every cut is shipped of here; `python -m tests.pruning.shipping` ships all."""
+PLAIN_WITH_BIASES = {"llama", "qwen3", "gemma2", "granite", "gpt_oss", "vit", "dinov2"}
+"""Families of `PLAIN` whose configs can express biases on output projections."""
+SHARED = {"albert"}
+"""Families whose layers share weights, which are not refitted."""
 
 
 def of_every_row() -> list[str]:
@@ -45,3 +50,26 @@ def test_cut_models_load_with_and_without_headwise(tmp_path: Path) -> None:
         assert shipped.faults == (), name
         assert max(shipped.trusted, shipped.loaded) <= shipped.rounding, name
         assert shipped.is_plain == (plan == "even" and family in PLAIN), name
+
+
+def assert_corrected_models_load(cuts: Collection[tuple[str, str]], root: Path) -> None:
+    """Cut models with corrected biases have the same outputs where they are loaded."""
+    found = ship(cuts, root, corrects=True)
+    assert len(found) == len(cuts)
+    for name, shipped in found.items():
+        family, plan = name.split()
+        assert shipped.faults == (), name
+        assert max(shipped.trusted, shipped.loaded) <= shipped.rounding, name
+        assert shipped.is_plain == (plan == "even" and family in PLAIN_WITH_BIASES), name
+
+
+def test_corrected_biases_load_with_and_without_headwise(tmp_path: Path) -> None:
+    cuts = [("llama", "mixed"), ("llama", "even"), ("mistral", "even"), ("t5", "emptied")]
+    assert_corrected_models_load(cuts, tmp_path)
+
+
+@pytest.mark.slow
+def test_corrected_biases_of_every_family_load_with_and_without_headwise(tmp_path: Path) -> None:
+    names = [name for name in FAMILIES if name not in SHARED]
+    cuts = [*product(names, ("mixed", "even")), *product(OF_EVERY_KIND, ("emptied",))]
+    assert_corrected_models_load(cuts, tmp_path)

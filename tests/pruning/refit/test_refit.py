@@ -1,6 +1,7 @@
 """A refit makes up for cut heads where it can, makes no layer worse, and changes nothing else."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,6 @@ from headwise.pruning.refit.refit import (
     RIDGES,
     LayerFit,
     best_correction,
-    check_variant,
     projection_at,
     refit,
 )
@@ -77,11 +77,15 @@ def test_no_layer_gets_worse_and_the_uncut_model_does_not_change(name: str) -> N
     assert any(fit.ridge is not None and fit.after < 0.95 * fit.before for fit in fits)
     assert all((fit.ridge is None) == (fit.after == fit.before) for fit in fits)
     unchanged = {place.output_projection for place in find_sites(model)}
-    changed = {
+    after = model.state_dict()
+    added = after.keys() - before.keys()
+    changed = added | {
         key
-        for key, value in model.state_dict().items()
-        if value.shape == before[key].shape and not torch.equal(value, before[key])
+        for key, value in before.items()
+        if value.shape == after[key].shape and not torch.equal(value, after[key])
     }
+    if name in ("llama", "gemma2"):  # their setting adds biases of zero to other projections, too
+        changed -= {key for key in added if not after[key].any()}
     owners = {id(one) for part in unchanged if part is not None for one in part.parameters()}
     assert changed <= {key for key, one in model.named_parameters() if id(one) in owners}
 
@@ -155,23 +159,17 @@ def test_the_correction_is_the_ridge_regression_of_the_error(name: str) -> None:
         pairs.append((own.input.flatten(0, 1), (goal.output - own.output).flatten(0, 1)))
     inputs, lacking = (torch.cat(one) for one in zip(*pairs[:2], strict=True))
     weight, bias = first_weights(bare)
-    assert (bias is None) == (name == "llama")
     assert fits[0].ridge is not None
-    x, y = inputs, lacking
-    if bias is not None:
-        x, y = x - x.mean(0), y - y.mean(0)
+    x, y = inputs - inputs.mean(0), lacking - lacking.mean(0)
     gram = x.T @ x
     found = torch.linalg.solve(gram + fits[0].ridge * gram.diagonal().mean() * eye(gram), x.T @ y)
     got, new_bias = first_weights(model)
     scale = float(torch.linalg.cond(gram + fits[0].ridge * gram.diagonal().mean() * eye(gram)))
     assert (got - weight - found).abs().max() < scale * torch.finfo(torch.float32).eps
-    if bias is not None and new_bias is not None:
-        want = (lacking - inputs @ found).mean(0)
-        assert (new_bias - bias - want).abs().max() < scale * torch.finfo(torch.float32).eps
+    want = (lacking - inputs @ found).mean(0)
+    assert (new_bias - bias - want).abs().max() < scale * torch.finfo(torch.float32).eps
     held_in, held_lacking = pairs[2]
-    left = held_lacking - held_in @ (got - weight)
-    if bias is not None and new_bias is not None:
-        left = left - (new_bias - bias)
+    left = held_lacking - held_in @ (got - weight) - (new_bias - bias)
     assert_close(torch.tensor(fits[0].after).double(), left.square().sum(1).mean(), torch.float32)
 
 
@@ -183,10 +181,11 @@ def first_projection(model: nn.Module) -> nn.Module:
     return projection_at(find_sites(model)[0])
 
 
-def first_weights(model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight `[concat d_model]` and bias of the first layer's output projection."""
+def first_weights(model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Weight `[concat d_model]` and bias, zeros if missing, of the first output projection."""
     projection = first_projection(model)
-    return output_weight(projection), getattr(projection, "bias", None)
+    weight, bias = output_weight(projection), getattr(projection, "bias", None)
+    return weight, weight.new_zeros(weight.shape[1]) if bias is None else bias
 
 
 def test_the_bias_variant_changes_only_biases() -> None:
@@ -200,26 +199,75 @@ def test_the_bias_variant_changes_only_biases() -> None:
     assert all(key.endswith("attn.c_proj.bias") for key in changed)
 
 
-def test_refit_of_a_missing_bias_raises() -> None:
-    uncut = model_of("llama")
-    with pytest.raises(OptionError, match=r"refit .*'bias'.*LlamaForCausalLM"):
-        check_variant(uncut, "bias")
-
-
 @pytest.mark.parametrize(
-    ("name", "variant"),
-    [("gpt2", "full"), ("gpt2", "bias"), ("llama", "full")],
+    ("name", "width"), [("bert", 7), ("gpt2", 7), ("llama", 8), ("mistral", 8), ("t5", 7)]
 )
-def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(name: str, variant: str) -> None:
+@pytest.mark.parametrize("is_emptied", [False, True])
+@torch.no_grad()
+def test_the_bias_variant_adds_the_mean_of_the_cut_heads(
+    name: str, width: int, is_emptied: bool
+) -> None:
+    """In the first layer, by multiplying the cut heads' outputs with their rows of Wo."""
     uncut = model_of(name)
-    model, task, fits = refitted(
-        name, mixed_plan(uncut, empties=True), variant=variant, uncut=uncut
-    )
+    plan = mixed_plan(uncut, empties=is_emptied)
+    samples = task_on(uncut, name).samples
+    model = copy.deepcopy(uncut)
+    cut(model, plan)
+    refit(model, uncut, samples, samples, variant="bias")
+    layer = find_sites(uncut)[0].layer_name
+    columns = [
+        int(head.rpartition("H")[2]) * width + place
+        for head in plan
+        if head.rpartition("H")[0] == layer
+        for place in range(width)
+    ]
+    weight, bias = first_weights(uncut)
+    assert (len(columns) == len(weight)) == is_emptied
+    added = []
+    for sample in samples:
+        with record({"uncut": first_projection(uncut)}) as calls:
+            uncut(**sample.inputs)
+        added.append(calls[0].input.flatten(0, 1)[:, columns] @ weight[columns])
+    got = first_weights(model)[1] - bias
+    assert_close(got, torch.cat(added).mean(0), torch.float32)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "t5", "falcon"])
+@pytest.mark.parametrize("variant", ["full", "bias"])
+def test_a_layer_without_heads_outputs_its_refitted_bias(name: str, variant: str) -> None:
+    uncut = model_of(name)
+    plan = mixed_plan(uncut, empties=True)
+    model, task, fits = refitted(name, plan, variant=variant, uncut=uncut)
     assert all(fit.after <= fit.before for fit in fits)
-    assert (fits[0].ridge is None) == (name == "llama")
-    if name == "llama":
-        assert any(fit.ridge is not None for fit in fits[1:])
-    assert task.with_model(model).losses().sums.isfinite().all()
+    bias, site = first_weights(model)[1], find_sites(model)[0]
+    assert (fits[0].ridge is not None) == bool((bias != first_weights(uncut)[1]).any())
+    with record({"attention": site.module}) as calls, torch.no_grad():
+        model(**task.samples[0].inputs)
+    output = calls[0].output
+    assert torch.equal(output, bias.expand_as(output))
+
+
+@EACH
+@pytest.mark.parametrize("variant", ["full", "bias"])
+def test_every_layer_has_an_intercept_and_unused_biases_are_removed(
+    name: str, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = []
+
+    def without_correction(fit: NormalEquations, held: NormalEquations, _: str) -> Any:
+        fitted.append(fit.has_bias)
+        return None, None, held.mean_square
+
+    unfitted = model_of(name)
+    plan = mixed_plan(unfitted)
+    cut(unfitted, plan)
+    monkeypatch.setattr("headwise.pruning.refit.refit.best_correction", without_correction)
+    model, _, fits = refitted(name, plan, variant=variant)
+    assert fitted == [True] * len(fits)
+    after, want = model.state_dict(), unfitted.state_dict()
+    assert after.keys() == want.keys()
+    assert all(torch.equal(after[key], want[key]) for key in want)
+    assert model.config.to_json_string() == unfitted.config.to_json_string()
 
 
 def test_a_model_that_was_cut_before_can_be_cut_and_refitted_again() -> None:

@@ -21,13 +21,12 @@ from transformers.models.auto import modeling_auto
 
 from headwise.errors import ModelError, OptionError
 from headwise.models import exported_modeling
-from headwise.models.exported_folder import BLOCK, bare_class, cut_class
+from headwise.models.exported_folder import BLOCK, bare_class, cut_class, empty_model
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import load
 from headwise.pruning.export.directories import file_sizes, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
-    empty_model,
     plain_config,
     public_class,
     tensor_shapes,

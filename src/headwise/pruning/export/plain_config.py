@@ -9,15 +9,12 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
 import transformers
-from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.models.exported_folder import BLOCK
-from headwise.models.load_errors import quiet
+from headwise.models.exported_folder import BLOCK, BUILD_ERRORS, empty_model
 from headwise.pruning.surgery.cut import head_counts
 from headwise.pruning.surgery.equivalence import tensors_by_name
 from headwise.watching.sites import find_sites, output_weight
@@ -83,20 +80,10 @@ def _try_counts(
             setattr(config, name, count)
         config = type(config).from_dict(config.to_dict())  # as read back from a file
         built = empty_model(public_class(model), config, model.dtype)
-    except (StrictDataclassError, AttributeError, ValueError, TypeError, RuntimeError):
+    except BUILD_ERRORS:
         return None  # counts must divide hidden_size; Falcon's head_dim cannot be set
     is_same = tensor_shapes(built) == tensor_shapes(model)
     return config if is_same and _attention_facts(built) == _attention_facts(model) else None
-
-
-def empty_model(
-    kind: type[PreTrainedModel], config: PreTrainedConfig, dtype: torch.dtype
-) -> PreTrainedModel:
-    """A model of class `kind` on the meta device, built from a copy of the config."""
-    build: Any = kind._from_config
-    with quiet(), torch.device("meta"):
-        built: PreTrainedModel = build(copy.deepcopy(config), dtype=dtype)
-    return built
 
 
 def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

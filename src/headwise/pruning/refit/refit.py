@@ -25,9 +25,10 @@ from headwise.pruning.importance.partial_passes import Block, find_blocks, run_b
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 from headwise.pruning.refit.state_cache import StateCache
 from headwise.pruning.stages import PruneStage
+from headwise.pruning.surgery.output_biases import add_output_biases
 from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.running import forward_batch, real_queries
-from headwise.watching.sites import Site, find_sites, output_weight
+from headwise.watching.sites import Site, output_weight
 
 RIDGES = (None, 1000.0, 100.0, 10.0, 1.0, 0.1)
 """Ridges tried in each layer; None corrects only the bias."""
@@ -65,10 +66,10 @@ def refit(
     """Refit the cut model's output projections in place, except in layers that never had heads.
 
     `choosing` has examples by register, to choose each layer's ridge with. `variant` is full, wide
-    or bias; call `check_variant` first.
+    or bias. Projections without a bias get one, unless all would be zero.
     """
-    samples = {"": fitting, **choosing}
-    pair = _ModelPair(cut, uncut, samples)
+    biases = add_output_biases(cut)
+    pair = _ModelPair(cut, uncut, {"": fitting, **choosing})
     fits = []
     for index in range(len(pair.cut.blocks)):
         progress(PruneStage.REFIT, index, len(pair.cut.blocks))
@@ -76,17 +77,8 @@ def refit(
         fits += [pair.refit_projection(index, part, variant) for part in parts]
         pair.cut.advance(index)
         pair.uncut.advance(index)
+    biases.remove_if_zero()
     return tuple(fits)
-
-
-def check_variant(model: nn.Module, variant: str) -> None:
-    """Raise OptionError if the variant has nothing to refit in this model."""
-    sites = find_sites(model)
-    if variant == "bias" and all(_bias(projection_at(site)) is None for site in sites):
-        raise OptionError(
-            f"refit is 'bias': {type(model).__name__}'s output projections have no bias; use full",
-            option="refit",
-        )
 
 
 class _BlockRunner:
