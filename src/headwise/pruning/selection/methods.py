@@ -222,7 +222,9 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
     expectation alone: see `_measure_directly`.
     """
     cut, costs = list[int](), list[float]()
+    direct: dict[int, float] = {}
     member = membership(search.units, search.heads)
+    sizes, lost = Counter(search.layers), Counter[str]()
     step = max(1, -(-len(search.units) // search.rounds))
     rounds = -(-count // step)
     for start in range(0, count, step):
@@ -234,27 +236,34 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         with _silence_units(search, cut):
             scores = measure_gradients(now, search.draws)
         matrix = member @ scores.interaction @ member.T
-        added, measured = matrix.diagonal() / 2, set[int]()
+        added = matrix.diagonal() / 2
         for _ in range(min(step, count - start)):
-            while (unit := _cheapest(search, added.tolist(), cut)) not in measured:
-                near = [
-                    index for index in added.argsort().tolist() if index not in {*measured, *cut}
+            while True:
+                costs_now = [
+                    max(cost, direct.get(unit, -math.inf))
+                    for unit, cost in enumerate(added.tolist())
                 ]
-                candidates = list(dict.fromkeys([unit, *near]))[:CANDIDATES]
-                direct = _measure_directly(search, cut, candidates)
-                added[candidates] = torch.maximum(added[candidates], direct)
-                measured.update(candidates)
-            costs.append(float(added[unit]))
+                unit = _cheapest(search, costs_now, cut)
+                if unit in direct:
+                    break
+                known = {unit, *direct, *cut}
+                near = [index for index in added.argsort().tolist() if index not in known]
+                direct |= _measure_directly(search, cut, [unit, *near[: CANDIDATES - 1]])
+            costs.append(costs_now[unit])
             cut.append(unit)
             added = added + matrix[:, unit]
-            # What a layer's heads cost may depend on how many of them are left: measure again.
-            measured = {index for index in measured if search.layers[index] != search.layers[unit]}
+            layer = search.layers[unit]
+            lost[layer] += 1
+            if 2 * lost[layer] >= sizes[layer]:  # a layer's last heads may be worth more: measure
+                for index, name in enumerate(search.layers):
+                    if name == layer:
+                        direct.pop(index, None)
     return cut, costs
 
 
 def _measure_directly(
     search: CutSearch, cut: Sequence[int], candidates: Sequence[int]
-) -> Float[Tensor, " candidates"]:
+) -> dict[int, float]:
     """Loss that cutting each candidate adds to the model without the units in `cut`.
 
     Gradients cannot show everything: where a norm follows attention, a whole layer seems to cost
@@ -269,8 +278,7 @@ def _measure_directly(
         ]
     values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
     worst = (values - 2 * errors).amax(0)
-    losses = dict(zip(order, torch.maximum(values.mean(0), worst).tolist(), strict=True))
-    return torch.tensor([losses[index] for index in candidates], dtype=torch.float64)
+    return dict(zip(order, torch.maximum(values.mean(0), worst).tolist(), strict=True))
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
