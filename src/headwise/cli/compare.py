@@ -9,9 +9,14 @@ from typer import Argument, Option
 from headwise.cli import options
 
 Before = Annotated[
-    str, Argument(help="Model to compare with: minilm, smollm2, a directory, or a hub id.")
+    str,
+    Argument(
+        metavar="BEFORE", help="Model to compare with: minilm, smollm2, a directory, or a hub id."
+    ),
 ]
-After = Annotated[str, Argument(help="Model to judge, such as one that headwise prune wrote.")]
+After = Annotated[
+    str, Argument(metavar="AFTER", help="Model to judge, such as one that headwise prune wrote.")
+]
 Registers = Annotated[
     str | None,
     Option(help="Registers of the built-in corpus, separated by commas (default: all)."),
@@ -76,7 +81,7 @@ def compare_command(  # noqa: PLR0913 - one parameter per option
     from headwise.views.pruning import sizes_table, speed_table
 
     console = quiet_console()
-    console.print(comparison_title(comparison))
+    console.print(comparison_title(comparison), soft_wrap=True)
     show_table(console, sizes_table(comparison))
     if comparison.speed:
         show_table(console, speed_table(comparison))
@@ -84,6 +89,4 @@ def compare_command(  # noqa: PLR0913 - one parameter per option
     console.print(reading_line(comparison), markup=False)
     if out is not None:
         say(console, f"wrote {out / FILE}")
-    console.print()
-    for line in comparison.conclusions():
-        console.print(line, markup=False)
+    say(console, "\n" + "\n".join(comparison.conclusions()))

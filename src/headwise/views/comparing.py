@@ -25,8 +25,7 @@ def texts_table(comparison: Comparison) -> Table:
     texts = comparison.texts
     columns = {name: _cells(texts, column) for name, column in _text_columns(comparison).items()}
     rows = list(zip((text.name for text in texts), *columns.values(), strict=True))
-    title = f"Quality and agreement ({comparison.objective})"
-    return Table(title, ("", *columns), rows, list(columns))
+    return Table("Quality and agreement", ("", *columns), rows, list(columns))
 
 
 class _Column(NamedTuple):
@@ -50,7 +49,7 @@ def _text_columns(comparison: Comparison) -> dict[str, _Column]:
         columns["after"] = _Column("loss_after")
         columns["difference"] = _Column("loss_added")
     elif unit == "cosine":
-        columns[f"cosine to {comparison.model_before.name}"] = _Column("quality_after")
+        columns["cosine to before"] = _Column("quality_after")
     if first.agreement is not None:
         noun = "token" if unit == "perplexity" else "class"
         columns[f"same {noun}"] = _Column("agreement", "%", 1)
@@ -84,9 +83,9 @@ def reading_line(comparison: Comparison) -> str:
     examples = sum(text.examples for text in comparison.texts if text.name != ALL_REGISTERS)
     noun = "sentence" if comparison.unit == "cosine" else "passage"
     line = (
-        f"{format_count(examples, noun)}, at most {comparison.max_tokens:,} tokens of each kind of "
-        "text; ± is one standard error"
+        f"Measured by {comparison.objective} on {format_count(examples, noun)}, at most "
+        f"{comparison.max_tokens:,} tokens of each kind of text. ± is one standard error"
     )
     if comparison.unit == "perplexity":
-        line += ", of the ratio from paired differences"
+        line += "; that of the ratio is from paired differences"
     return f"{line}."
