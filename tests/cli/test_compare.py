@@ -97,6 +97,7 @@ def test_bad_options_get_one_sentence(
         ((llama, bert), "is measured by next-token loss, but"),
         ((llama, llama, "--max-tokens", 1, "--no-speed"), "--max-tokens is 1"),
         ((llama, llama, "--lines"), "--lines and --field say how to read --text"),
+        (("nowhere/at/all", llama, "--registers", "novels"), "'novels' is not a register"),
         ((llama, llama, "--out", text), "text.txt is a file"),
         ((llama, llama, "--dtype", "float"), "--dtype is 'float'"),
     ):

@@ -52,12 +52,14 @@ def compare_command(  # noqa: PLR0913 - one parameter per option
     from headwise.comparing.compare import TEXT_NAMES, compare
     from headwise.comparing.comparison import FILE, check_comparison_folder
     from headwise.models.loading import LoadOptions, load_model
+    from headwise.reading.corpus import corpus
     from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
     if out is not None:
         check_comparison_folder(out, force=force)
     texts = options.texts_of(text, by_line=lines, field=field)
     names = TEXT_NAMES if registers is None else registers.split(",")
+    corpus(names)  # raises if a register is unknown, before the models load
     load = LoadOptions(
         dtype, device, allows_remote_code=trust_remote_code, keeps_head=True, needs_tokenizer=False
     )
