@@ -45,7 +45,7 @@ def test_divergence_is_described_in_nats() -> None:
     assert comparison.describe_change(text) == "divergence of logits 0.013 nats (± 0.002)"
 
 
-def test_equal_models_are_said_not_to_differ() -> None:
+def test_equal_models_get_one_line_without_figures() -> None:
     same = (text_of("news", 0, 0), text_of("law", 0, 0))
     comparison = causal(registers=same, all_registers=text_of("all registers", 0, 0))
     assert comparison.conclusions() == ["every register: no difference from small"]
