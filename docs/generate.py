@@ -21,13 +21,14 @@ This page shows what `--help` prints for every command. A mistake prints one sen
 error and exits with code 2; Ctrl-C exits with 130. With `--json`, nothing but JSON goes to standard
 output.
 
-Three names mean different things in different commands:
+Four names mean different things in different commands:
 
-- `--text` is a file for `scan`, `importance` and `prune` (`-` reads standard input), and the
-  sentence itself for `trace` and `report`.
+- `--text` is a file for `scan`, `importance`, `prune` and `compare` (`-` reads standard input), and
+  the sentence itself for `trace` and `report`.
 - `--heads` names heads for `trace` and `prune` (`"L2H0 L2H3"`), and is a count for `plan show`.
 - A *cut plan* says which heads `prune` removes (`prune --plan plan.json`); `headwise plan` says
   what heads cost.
+- `headwise compare` runs two models on text; `headwise plan compare` computes what several cost.
 
 The options of `scan`, `prune` and `sweep` are fields of settings objects in Python. The pages
 [Scan](scan.md#settings), [Prune](prune.md#settings) and [Sweep](sweep.md#settings) show how the

@@ -49,6 +49,7 @@ MAY_IMPORT = {
             "objectives",
         ),
     },
+    "comparing": {"reading", "models", "watching", "objectives", "pruning"},
     "planning": {"hub"},
     "sweeps": {
         *("attention", "drawing", "reading", "watching", "measures", "scans", "planning"),
@@ -64,6 +65,7 @@ MAY_IMPORT = {
             "scans",
             "tracing",
             "pruning",
+            "comparing",
             "planning",
         ),
         "sweeps",
@@ -79,6 +81,7 @@ MAY_IMPORT = {
             "models",
             "scans",
             "tracing",
+            "comparing",
         ),
         "pruning",
     },

@@ -27,6 +27,8 @@ from .attention.positions import (
     RotaryScaling as RotaryScaling,
 )
 from .attention.rules import Rules as Rules
+from .comparing.compare import compare as compare
+from .comparing.comparison import Comparison as Comparison, TextComparison as TextComparison
 from .drawing.table import Table as Table
 from .errors import HeadwiseError as HeadwiseError
 from .explorer.notebook_view import view as view

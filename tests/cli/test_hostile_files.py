@@ -24,6 +24,10 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "scan": ("scan", "MODEL", "--text", "text", "--max-tokens", 600, "--length", 16, "--out"),
     "importance": ("importance", "MODEL", "--text", "text", "--max-tokens", 60, "--out"),
     "prune": ("prune", "MODEL", "--text", "text", "--cut", 6, "--no-curve", *SMALL, "--out"),
+    "compare": (
+        *("compare", "MODEL", "MODEL", "--text", "text", "--registers", "captions"),
+        *("--max-tokens", 60, "--no-speed", "--out"),
+    ),
     "sweep": SWEEP,
     "report": ("report", "SCAN", "--out"),
     "svg": ("trace", "MODEL", "--text", "w8 w9", "--svg"),
@@ -83,7 +87,7 @@ PLACES = {
     TOO_LONG: "File name too long",
     "loop": "loop",
 }
-FOLDERS = ("scan", "importance", "prune", "sweep")
+FOLDERS = ("scan", "importance", "prune", "compare", "sweep")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,7 @@ def test_impossible_output_path_is_named_and_nothing_is_written(
         ("sweep", "full "),
         ("scan", "heads.csv"),
         ("importance", "layers.csv"),
+        ("compare", "compare.json"),
         ("report", "full is a folder"),
         ("svg", "full is a folder"),
     ],
@@ -121,7 +126,7 @@ def test_impossible_output_path_is_named_and_nothing_is_written(
 def test_folder_with_other_files_stays_unchanged(
     headwise: Runner, command: Command, here: Path, name: str, facts: str
 ) -> None:
-    for file in ("heads.csv", "layers.csv"):
+    for file in ("heads.csv", "layers.csv", "compare.json"):
         (here / "full" / file).write_text("mine", encoding="utf-8")
     arguments = command(name, "full")
     before = contents(here)
@@ -205,7 +210,7 @@ def test_full_disk_leaves_old_files_and_no_partial_ones(
         assert ran.code == 0, ran.err
 
 
-@pytest.mark.parametrize("name", ["report", "svg", "html", "prune", "importance"])
+@pytest.mark.parametrize("name", ["report", "svg", "html", "prune", "importance", "compare"])
 def test_full_disk_keeps_the_output_that_would_be_replaced(
     headwise: Runner, command: Command, here: Path, name: str
 ) -> None:
@@ -253,6 +258,8 @@ INTERRUPTS = [
     ("prune", "headwise.pruning.prune.cut_and_refit", 1),
     ("prune", "headwise.pruning.export.export.check_copy", 1),
     ("prune", "headwise.pruning.export.directories.flush", 2),
+    ("compare", "headwise.comparing.compare.run_both", 2),
+    ("compare", "headwise.comparing.comparison.write_aside", 1),
     ("sweep", "headwise.sweeps.runs.train_run", 1),
     ("sweep", "headwise.sweeps.runs.train_run", 3),
     ("sweep", "headwise.sweeps.results.write_aside", 2),
@@ -307,6 +314,7 @@ def assert_same_files(resumed: Path, uninterrupted: Path) -> None:
         return
     actual, expected = contents(resumed), contents(uninterrupted)
     assert actual.keys() == expected.keys()
-    compared = [name for name in expected if name.endswith((".csv", ".parquet", ".safetensors"))]
+    endings = (".csv", ".parquet", ".safetensors", "compare.json")
+    compared = [name for name in expected if name.endswith(endings)]
     assert compared
     assert [name for name in compared if actual[name] != expected[name]] == []

@@ -20,6 +20,7 @@ from headwise.pruning.selection.curve import Curve
 from headwise.report.data import AttentionMaps, ReportData
 from headwise.scans.folder import Scan
 
+from ..comparing.comparisons import embedding
 from ..pruning.records import QUALITY, prune_record, score
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -234,5 +235,6 @@ def everything() -> ReportData:
         importance=importance_of(table),
         cut=cut_of(),
         curve=curve_of(),
+        comparison=embedding((0.0, 0.002)),
         maps=drawn_of(table),
     )

@@ -195,6 +195,17 @@ def test_the_page_shows_importance_and_the_cut(page: str) -> None:
         assert line in page
 
 
+def test_the_page_shows_the_comparison(page: str) -> None:
+    part = section_of(page, "comparison")
+    assert "smaller (after) compared with small (before)" in part
+    assert "worst register: news, cosine 0.938 to small (± 0.002)" in part
+    assert "warning: other text suffers much more than your text" in part
+    assert "parameters 2 M 1.5 M 25.0%" in part
+    assert "captions 0.969 ± 0.004 75.0 ± 1.2%" in part
+    assert "16 x 512 tokens 2.000 s 1.000 s 2.00 ± 0.10" in part
+    assert "model after name smaller" in section_of(page, "making")
+
+
 def test_loss_of_zero_has_no_sign() -> None:
     record = prune_record(quality=replace(QUALITY, uncut=score(-1e-9)))
     cut = section_of(report_page(replace(everything(), cut=record)), "cut")

@@ -18,6 +18,7 @@ from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
 from headwise.report.report import report_page
 from headwise.report.roles_section import roles_section
 
+from ..comparing.comparisons import causal
 from .report_cases import (
     Page,
     curve_of,
@@ -71,6 +72,25 @@ def test_everything_in_the_folders_reaches_the_page(
     assert "L0H0 L0H1 0.2300 0.3300" in read.text
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written
     assert "obj L0H2 75%" in read.text
+
+
+@pytest.mark.parametrize("scanned", ["small", "smaller", ""])
+def test_comparison_may_be_of_either_model(scan: Path, tmp_path: Path, scanned: str) -> None:
+    table_of(model=scanned).write(scan / "heads.parquet", force=True)
+    folder, comparison = tmp_path / "compared", causal((0.01, 0.002))
+    comparison.write(folder)
+    assert read_folders(scan, compare=folder).comparison == comparison
+
+
+def test_comparison_of_other_models_raises(scan: Path, tmp_path: Path) -> None:
+    table_of(model="large").write(scan / "heads.parquet", force=True)
+    causal().write(tmp_path / "compared")
+    with pytest.raises(OptionError, match=r"compared .*small and smaller.* about large"):
+        read_folders(scan, compare=tmp_path / "compared")
+    with pytest.raises(OptionError, match=r"scan has no compare\.json.*headwise compare"):
+        read_folders(scan, compare=scan)
+    with pytest.raises(OptionError, match=r"nowhere .*headwise compare"):
+        check_folders(scan, compare=tmp_path / "nowhere")
 
 
 def test_curve_survives_a_round_trip_through_its_file(tmp_path: Path) -> None:

@@ -15,7 +15,18 @@ import typer
 from typer.core import TyperOption
 from typer.exceptions import TyperException
 
-from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
+from headwise.cli import (
+    compare,
+    doctor,
+    explore,
+    importance,
+    plan,
+    prune,
+    report,
+    scan,
+    sweep,
+    trace,
+)
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is usual for bad options; 130 is 128 + SIGINT
@@ -39,6 +50,7 @@ app.command("scan")(scan.scan_command)
 app.command("trace")(trace.trace_command)
 app.command("importance")(importance.importance_command)
 app.command("prune")(prune.prune_command)
+app.command("compare")(compare.compare_command)
 app.command("report")(report.report_command)
 app.add_typer(plan.app, name="plan")
 app.command("sweep")(sweep.sweep_command)

@@ -116,7 +116,7 @@ def show_command(  # noqa: PLR0913 - one parameter per option
 
 
 @app.command("compare")
-def compare_command(
+def compare_plans_command(
     models: Models,
     length: CompareLength = None,
     batch: Batch = 1,

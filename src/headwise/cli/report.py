@@ -16,6 +16,7 @@ ScannedFolder = Annotated[
 ]
 ImportanceFolder = Annotated[Path | None, Option(help="Folder that headwise importance wrote.")]
 PruneFolder = Annotated[Path | None, Option(help="Directory that headwise prune wrote.")]
+CompareFolder = Annotated[Path | None, Option(help="Folder that headwise compare wrote.")]
 Out = Annotated[Path, Option(help="HTML file to write.")]
 Text = Annotated[
     str | None,
@@ -30,11 +31,12 @@ def report_command(
     scan: ScannedFolder = None,
     importance: ImportanceFolder = None,
     prune: PruneFolder = None,
+    compare: CompareFolder = None,
     out: Out = Path("report.html"),
     text: Text = None,
     force: options.Force = False,
 ) -> None:
-    """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
+    """Write one self-contained HTML page about a scan: roles, maps, importance, cuts, comparisons.
 
     Without a folder, first scan the embedded model minilm, as headwise scan does.
     """
@@ -43,14 +45,15 @@ def report_command(
     from headwise.report.report import report_page
     from headwise.views.terminal import check_new, quiet_console, say, write_new
 
-    check_folders(scan, importance, prune)
+    folders = (importance, prune, compare)
+    check_folders(scan, *folders)
     check_new(out, ".html", force=force)
     options.check_sentence(text)
     sentence = SENTENCE if text is None else text
     if scan is None:
-        data = _scan_minilm(importance, prune, sentence)
+        data = _scan_minilm(folders, sentence)
     else:
-        data = read_folders(scan, importance, prune)
+        data = read_folders(scan, *folders)
         data = replace(data, maps=draw_maps(data.table, sentence))
     page = report_page(data)
     write_new(out, page, ".html", force=force)
@@ -61,7 +64,7 @@ def report_command(
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
-def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
+def _scan_minilm(folders: tuple[Path | None, ...], sentence: str) -> "ReportData":
     """Check the folders and the sentence, then scan minilm and print its table."""
     import pandas as pd
 
@@ -83,7 +86,7 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
         for head in range(site.num_heads or 0)
     ]
     heads = HeadTable(pd.DataFrame(rows, columns=["stack", "layer", "head"]), {"model": "minilm"})
-    data = read_folders(Scan(heads, pd.DataFrame(), pd.DataFrame()), importance, prune)
+    data = read_folders(Scan(heads, pd.DataFrame(), pd.DataFrame()), *folders)
     with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:
         scan = run_scan(ScanJob.of(loaded), progress=progress)
     print_scan(scan, None)

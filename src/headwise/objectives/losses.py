@@ -59,7 +59,7 @@ class LogitLoss(Objective):
         _check_labels(output, sample.targets)
         rows = upcast_to_float32(output.flatten(0, -2))
         each = functional.cross_entropy(rows, sample.targets.flatten(), reduction="none")
-        is_counted = self._is_counted(output, sample).view(len(sample.targets), -1)
+        is_counted = self.is_counted(output, sample).view(len(sample.targets), -1)
         return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
 
     def draw(
@@ -70,10 +70,11 @@ class LogitLoss(Objective):
         with torch.no_grad():
             noise = torch.rand(logs.shape, generator=random).to(logs)
             labels = (logs - (-noise.log()).log()).argmax(-1)  # samples by the Gumbel-max trick
-        picked = logs.gather(-1, labels[..., None])[..., 0] * self._is_counted(output, sample)
+        picked = logs.gather(-1, labels[..., None])[..., 0] * self.is_counted(output, sample)
         return picked.view(len(picked), -1).sum(1)
 
-    def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+    def is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+        """True for each row of logits that the loss counts."""
         assert sample.targets is not None
         return sample.targets != NO_LABEL
 
@@ -213,6 +214,16 @@ class Embedding(Objective):
         return f"{max_loss:g} of cosine"
 
 
+def kl_divergence(
+    reference: Float[Tensor, "*rows classes"], logits: Float[Tensor, "*rows classes"]
+) -> Float[Tensor, "*rows"]:
+    """Kullback-Leibler divergence of the predictions in `logits` from the reference, in nats."""
+    reference_logs, logs = (
+        upcast_to_float32(values).log_softmax(-1) for values in (reference, logits)
+    )
+    return (reference_logs.exp() * (reference_logs - logs)).sum(-1)
+
+
 class Divergence(LogitLoss):
     """Kullback-Leibler divergence of the model's predictions from the uncut model's, in nats."""
 
@@ -227,14 +238,12 @@ class Divergence(LogitLoss):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """The divergence for each example, summed over its rows of logits without padding."""
         assert sample.reference is not None
-        logs, reference_logs = (
-            upcast_to_float32(logits).log_softmax(-1) for logits in (output, sample.reference)
-        )
-        is_counted = self._is_counted(output, sample).view(len(output), -1)
-        each = (reference_logs.exp() * (reference_logs - logs)).sum(-1)
+        is_counted = self.is_counted(output, sample).view(len(output), -1)
+        each = kl_divergence(sample.reference, output)
         return Losses((each.view_as(is_counted) * is_counted).sum(1), is_counted.sum(1).float())
 
-    def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+    def is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+        """True for each row of logits, except those of padding."""
         is_real = sample.is_real
         if is_real is None or is_real.shape != output.shape[:-1]:
             return torch.ones(output.shape[:-1], dtype=torch.bool, device=output.device)

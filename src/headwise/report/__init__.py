@@ -1,1 +1,1 @@
-"""Turn a scan, importance and a cut into one HTML file."""
+"""Turn a scan, importance, a cut and a comparison into one HTML file."""

@@ -6,6 +6,7 @@ Numbers have standard errors; a cut is compared with the uncut model, random cut
 import math
 from dataclasses import replace
 
+from headwise.comparing.comparison import Comparison
 from headwise.drawing.html import (
     Html,
     bar_html,
@@ -163,7 +164,7 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
         "cut",
         "What a cut costs",
         tag("p", " ".join(sentences)),
-        _size_table(cut),
+        size_bars(cut),
         replace(quality_table(cut), title=caption).to_html(),
         register_table(cut).to_html(),
         *(tag("p", warning) for warning in cut_warnings(cut)),
@@ -173,10 +174,11 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
     )
 
 
-def _size_table(cut: PruneRecord) -> Html:
+def size_bars(record: PruneRecord | Comparison) -> Html:
+    """Sizes before and after, with a bar for the share left."""
     rows = [
         (*sizes, f"{1 - left:.1%}", bar_html(left, math.nan, f"{left:.0%} left"))
-        for *sizes, left in size_rows(cut)
+        for *sizes, left in size_rows(record)
     ]
     columns = ("size", "before", "after", "removed", "left")
     return Table("Size of the model", columns, rows, columns[1:4]).to_html()

@@ -1,13 +1,14 @@
-"""The data for a report: a scan, importance and a cut of the same model, and attention maps.
+"""The data for a report: a scan, importance, a cut and a comparison of a model, and attention maps.
 
-In: folders that `headwise scan`, `importance` and `prune` wrote. Out: ReportData. Each result reads
-its own folder; this module raises OptionError if they are from different models.
+In: folders that `headwise scan`, `importance`, `prune` and `compare` wrote. Out: ReportData. Each
+result reads its own folder; this module raises OptionError if they are from different models.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headwise.comparing.comparison import Comparison
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
 from headwise.head_table import HeadTable
@@ -39,6 +40,7 @@ class ReportData:
     cut: PruneRecord | None = None
     curve: Curve | None = None
     """Quality against heads cut; None if `prune` did not measure it."""
+    comparison: Comparison | None = None
     maps: AttentionMaps = AttentionMaps()
 
     @property
@@ -64,9 +66,15 @@ class ReportData:
         return tokens if isinstance(tokens, int) else 0
 
 
-def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
+def check_folders(
+    scan: Path | None,
+    importance: Path | None = None,
+    prune: Path | None = None,
+    compare: Path | None = None,
+) -> None:
     """Raise OptionError if one of the folders does not exist."""
-    for command, folder in (("scan", scan), ("importance", importance), ("prune", prune)):
+    folders = {"scan": scan, "importance": importance, "prune": prune, "compare": compare}
+    for command, folder in folders.items():
         if folder is not None and not folder.is_dir():
             reason = "is a file" if folder.exists() else "does not exist"
             raise OptionError(
@@ -75,7 +83,10 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
 
 
 def read_folders(
-    scan: Path | Scan, importance: Path | None = None, prune: Path | None = None
+    scan: Path | Scan,
+    importance: Path | None = None,
+    prune: Path | None = None,
+    compare: Path | None = None,
 ) -> ReportData:
     """The data in the folders, without maps; raises OptionError if the models differ."""
     data = ReportData(scan=scan if isinstance(scan, Scan) else Scan.read(scan))
@@ -90,6 +101,10 @@ def read_folders(
         if file.is_file():
             curve = Curve.read(file, cut.settings.method, cut.quality.unit, cut.before.heads)
             data = replace(data, curve=curve)
+    if compare is not None:
+        comparison = Comparison.read(compare)
+        _check_comparison(compare, comparison, data.table)
+        data = replace(data, comparison=comparison)
     return data
 
 
@@ -112,6 +127,17 @@ def _check_cut(folder: Path, cut: PruneRecord, scanned: HeadTable) -> None:
     if missing:
         raise OptionError(
             f"the cut in {folder} removed {missing[0]}, which the scanned model does not have: "
+            "give folders of the same model"
+        )
+
+
+def _check_comparison(folder: Path, comparison: Comparison, scanned: HeadTable) -> None:
+    """Raise OptionError if the scanned model is neither of the two that were compared."""
+    names = (comparison.model_before.name, comparison.model_after.name)
+    scanned_name = str(scanned.about.get("model", ""))
+    if scanned_name and not any(is_same_model(name, scanned_name) for name in names):
+        raise OptionError(
+            f"{folder} compares {names[0]} and {names[1]}, but the scan is about {scanned_name}: "
             "give folders of the same model"
         )
 

@@ -11,6 +11,7 @@ from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
 from headwise.models.fingerprint import digest_texts
 from headwise.reading.corpus import scan_texts
+from headwise.report.comparison_section import comparison_section
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
 from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
@@ -23,6 +24,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: no scripts and no external files."""
 IMPORTANCE_FACTS = ("objective", "unit", "examples", "source", "sha256")
 CUT_FACTS = ("settings", "versions", "text")
+COMPARISON_FACTS = ("model_before", "model_after", "objective", "max_tokens", "seed", "versions")
 VERSIONS = ("headwise", "torch", "transformers", "numpy")
 
 
@@ -40,6 +42,8 @@ def report_page(data: ReportData) -> str:
         parts.append(("importance", "Importance", importance_section(data.importance)))
     if data.cut is not None:
         parts.append(("cut", "Cut", cut_section(data, data.cut)))
+    if data.comparison is not None:
+        parts.append(("comparison", "Comparison", comparison_section(data.comparison)))
     parts.append(("making", "How it was made", _provenance_section(data)))
     links = [tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name, _ in parts]
     lead = "What each head looks at, which heads do the same, and how that was measured."
@@ -130,6 +134,12 @@ def _provenance_section(data: ReportData) -> Html:
         parts.append(tag("h3", "The cut"))
         facts = asdict(data.cut)
         parts.append(fact_list((name, _one_line(facts[name])) for name in CUT_FACTS))
+    if data.comparison is not None:
+        parts.append(tag("h3", "The comparison"))
+        facts = asdict(data.comparison)
+        parts.append(
+            fact_list((name.replace("_", " "), _one_line(facts[name])) for name in COMPARISON_FACTS)
+        )
     if is_built_in:
         texts = scan_texts()
         title = f"The text that was read: {format_count(len(texts), 'document')}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from rich.markup import escape
 
+from headwise.comparing.comparison import Comparison
 from headwise.drawing.table import Table
 from headwise.formats import (
     format_count,
@@ -78,16 +79,16 @@ def layers_table(importance: Importance) -> Table:
     return Table(title, columns, rows, ["heads", "loss added", unit])
 
 
-def size_rows(record: PruneRecord) -> Iterator[tuple[str, str, str, float]]:
-    """Name, size before, size after and share left, for each nonzero size of the uncut model."""
+def size_rows(record: PruneRecord | Comparison) -> Iterator[tuple[str, str, str, float]]:
+    """Name, size before, size after and share left, for each nonzero size of the first model."""
     for name, (words, format_value) in SIZES.items():
         before, after = getattr(record.before, name), getattr(record.after, name)
         if before:
             yield words, format_value(before), format_value(after), after / before
 
 
-def sizes_table(record: PruneRecord) -> Table:
-    """The model's sizes before and after the cut, and the share removed."""
+def sizes_table(record: PruneRecord | Comparison) -> Table:
+    """Sizes before and after the cut, or of two models, and the share removed."""
     columns = ("", "before", "after", "removed")
     rows = [(*sizes, f"{1 - left:.1%}") for *sizes, left in size_rows(record)]
     return Table("Size", columns, rows, columns[1:])
@@ -180,7 +181,7 @@ def curve_table(curve: Curve) -> Table:
     return Table(f"{curve.unit} against heads cut", ("cut", *methods), rows, methods)
 
 
-def speed_table(record: PruneRecord) -> Table:
+def speed_table(record: PruneRecord | Comparison) -> Table:
     """The time that each model takes, one row per batch size."""
     rows = [
         (

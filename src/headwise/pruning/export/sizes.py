@@ -20,6 +20,8 @@ from headwise.watching.sites import find_sites, output_weight
 
 POSITIONS = 512
 """Sequence length for multiply-adds and speed, unless the model's limit is lower."""
+BATCHES = (1, 16)
+"""Batch sizes to time, reduced if their outputs would not fit in memory."""
 CACHED_STACKS = ("", "decoder", "text")
 """Stacks whose keys and values are cached for every generated token."""
 
@@ -115,6 +117,20 @@ def time_both(before: nn.Module, after: nn.Module, inputs: Inputs, *, turns: int
         after=statistics.median(cut for _, cut in pairs),
         ratio=statistics.median(ratios),
         spread=(quarters[2] - quarters[0]) / 2,
+    )
+
+
+def time_batches(
+    before: nn.Module, after: nn.Module, inputs: Inputs, *, positions: int, most_tokens: int
+) -> tuple[Speed, ...]:
+    """Time both models on batches of each size in BATCHES, of at most `most_tokens` tokens.
+
+    Each sequence has `positions` tokens, taken from `inputs`.
+    """
+    most = max(1, most_tokens // positions)
+    return tuple(
+        time_both(before, after, full_batch(inputs, batch, positions))
+        for batch in dict.fromkeys(min(batch, most) for batch in BATCHES)
     )
 
 

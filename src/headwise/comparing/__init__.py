@@ -1,0 +1,1 @@
+"""Compares two models: sizes, speed, quality on several kinds of text, and agreement."""
