@@ -141,8 +141,9 @@ def _confirmed(relations: pd.DataFrame) -> pd.DataFrame:
     )
     tested = set(relations["relation"][is_controlled])
     natural = relations[~is_controlled]
-    roles = map(role_of_relation, natural["relation"], natural["reading"])
-    natural = natural.assign(role=list(roles)).dropna(subset="role")
+    pairs = zip(natural["relation"], natural["reading"], strict=True)
+    roles = pd.Series([role_of_relation(*pair) for pair in pairs], natural.index, dtype=object)
+    natural = natural.assign(role=roles).dropna(subset="role")
     twins = natural["relation"].map(CONTROLLED)
     keys = zip(twins, natural["reading"], natural["name"], strict=True)
     is_confirmed = np.array([key in confirmed for key in keys], dtype=bool)
