@@ -191,19 +191,27 @@ def commands() -> str:
 
 
 def baseline_shares(
-    sentences: Sequence[Any], relation: str, reading: Any, *, is_causal: bool = False
+    sentences: Sequence[Any],
+    relation: str,
+    reading: Any,
+    *,
+    is_causal: bool = False,
+    counts_letters: bool = False,
 ) -> dict[str, float]:
-    """Share of the questions each baseline answers correctly; empty if there are no questions."""
+    """Share of the questions each baseline answers correctly; empty if there are no questions.
+
+    With `counts_letters`, the longest word is the one with the most letters.
+    """
     from headwise.probes.accuracy import BASELINES
     from headwise.probes.scoring import baseline_hits, make_question
 
-    questions = [
-        make_question(arc, reading, len(sentence.words), is_causal=is_causal)
-        for sentence in sentences
-        for arc in sentence.arcs
-        if arc.relation == relation
-    ]
-    hits = [baseline_hits(question) for question in questions if question is not None]
+    hits = []
+    for sentence in sentences:
+        sizes = [len(word) for word in sentence.words] if counts_letters else None
+        for arc in sentence.arcs:
+            question = make_question(arc, reading, len(sentence.words), is_causal=is_causal)
+            if arc.relation == relation and question is not None:
+                hits.append(baseline_hits(question, sizes))
     means = (sum(column) / len(column) for column in zip(*hits, strict=True))
     return dict(zip(BASELINES, means, strict=True)) if hits else {}
 
@@ -256,7 +264,7 @@ def natural_baselines() -> str:
 
     natural, controlled = (*natural_sentences(), *balanced_sentences()), builtin_sentences()
     arcs = Counter(arc.relation for sentence in natural for arc in sentence.arcs)
-    names = ("best offset", "first", "last", "nearest")
+    names = ("best offset", "first", "last", "nearest", "longest nearby")
     rows: list[tuple[str, ...]] = [("relation", "arcs", *names, "best, controlled")]
     for relation in sorted(arcs, key=lambda name: -arcs[name]):
         if arcs[relation] < MIN_ARCS:
@@ -265,10 +273,13 @@ def natural_baselines() -> str:
         has_candidates = shares["nearest candidate"] > 0
         offset = max(BASELINES[: len(OFFSETS)], key=shares.__getitem__)
         ends = BASELINES[-3:-1] if has_candidates else ("first word", "last word")
+        letters = baseline_shares(natural, relation, "dependent", counts_letters=True)
+        longest = max(share for name, share in letters.items() if "within" in name)
         cells = [
             "" if has_candidates else f"{offset.removeprefix('offset ')}: {shares[offset]:.0%}",
             *(f"{shares[name]:.0%}" for name in ends),
             f"{shares['nearest candidate']:.0%}" if has_candidates else "",
+            "" if has_candidates else f"{longest:.0%}",
         ]
         twin = CONTROLLED.get(relation)
         best = baseline_shares(controlled, twin, "dependent").values() if twin else ()
