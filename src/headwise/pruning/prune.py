@@ -40,6 +40,7 @@ from headwise.pruning.export.sizes import (
 )
 from headwise.pruning.importance.ablation import Unit
 from headwise.pruning.record import CutScores, ModelFacts, PruneRecord, Quality, Score
+from headwise.pruning.refit.mean_correction import add_mean_outputs
 from headwise.pruning.refit.refit import LayerFit, refit
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
@@ -300,21 +301,25 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     best = RefittedCut(cut, surgery, setup.decide.with_model(cut).losses())
     if setup.settings.refit == "none" or not heads:
         return best
-    choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
     for variant in dict.fromkeys(("bias", setup.settings.refit)):
         model = copy.deepcopy(cut)
-        fits = refit(
-            model,
-            uncut,
-            setup.fit.whole.samples,
-            choosing,
-            variant=variant,
-            progress=setup.progress,
-        )
+        fits = _correct(setup, model, heads, variant)
         losses = setup.decide.with_model(model).losses()
         if losses.helps(best.decided, setup.uncut_decide):
             best = replace(best, model=model, decided=losses, correction=variant, fits=fits)
     return replace(best, is_dropped=best.correction == "none")
+
+
+def _correct(
+    setup: PruneSetup, model: nn.Module, heads: Sequence[HeadId], variant: str
+) -> tuple[LayerFit, ...]:
+    """Correct a cut model in place; the mean correction has no fits of layers."""
+    uncut, fitting = setup.scored.model, setup.fit.whole.samples
+    if variant == "bias":
+        add_mean_outputs(model, uncut, heads, fitting)
+        return ()
+    choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
+    return refit(model, uncut, fitting, choosing, variant=variant, progress=setup.progress)
 
 
 def largest_within(

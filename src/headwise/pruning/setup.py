@@ -123,15 +123,15 @@ def prepare_setup(
     elif texts is None and not settings.keeps_texts_whole:
         parts = _evaluate_sets(scored, builtin_sets(settings.fold), settings)
         if settings.samples_text and not why_not_sampled(scored):
-            parts["choose"] = _with_own_text(scored, parts["choose"], settings, progress)
+            parts["choose"] = with_own_text(scored, parts["choose"], settings, progress)
     else:
         documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
-        other = _evaluate(scored, other_texts(), settings.held_tokens, settings.seed)
+        other = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
     for step in ("choose", "report"):
         parts[step].whole.finite_loss(scored.name)
-    search = _cut_search(parts["choose"], settings, progress)
+    search = cut_search(parts["choose"], settings, progress)
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
     )
@@ -149,7 +149,7 @@ def _evaluate_sets(
         "report": settings.held_tokens,
     }
     return {
-        step: _evaluate(
+        step: evaluate_texts(
             scored,
             getattr(sets, step),
             tokens[step],
@@ -161,7 +161,7 @@ def _evaluate_sets(
     }
 
 
-def _evaluate(
+def evaluate_texts(
     scored: ScoredModel,
     texts: Texts,
     tokens: int,
@@ -187,8 +187,11 @@ def _evaluate(
     )
 
 
-def _with_own_text(
-    scored: ScoredModel, choose: RegisterEvaluation, settings: PruneSettings, progress: Progress
+def with_own_text(
+    scored: ScoredModel,
+    choose: RegisterEvaluation,
+    settings: PruneSettings,
+    progress: Progress = no_progress,
 ) -> RegisterEvaluation:
     """The evaluation with one more register: text that the model writes itself."""
     share = settings.choose_tokens // (len(choose.parts) + 1)
@@ -216,9 +219,11 @@ def _split_batches(scored: ScoredModel, batches: Sequence[Inputs]) -> dict[str, 
     }
 
 
-def _cut_search(
-    registers: RegisterEvaluation, settings: PruneSettings, progress: Progress
+def cut_search(
+    registers: RegisterEvaluation, settings: PruneSettings, progress: Progress = no_progress
 ) -> CutSearch:
+    """The search for heads to cut, by the policy that suits the model."""
+
     def report(stage: str, done: int, total: int, /) -> None:
         progress(f"choosing heads: {stage}", done, total)
 
