@@ -128,7 +128,7 @@ def prepare_setup(
         documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
-        other = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
+        other = _evaluate_other(scored, settings)
     for step in ("choose", "report"):
         parts[step].whole.finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
@@ -185,6 +185,17 @@ def evaluate_texts(
             for name, documents in texts.items()
         }
     )
+
+
+def _evaluate_other(scored: ScoredModel, settings: PruneSettings) -> RegisterEvaluation | None:
+    """The evaluation on built-in text; None if the tokenizer knows no part of it."""
+    whole = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
+    readable = {
+        name: part
+        for name, part in whole.parts.items()
+        if any(sample.has_targets for sample in part.samples)
+    }
+    return RegisterEvaluation(readable) if readable else None
 
 
 def with_own_text(

@@ -110,10 +110,7 @@ class CutSearch:
     @cached_property
     def samples(self) -> list[Evaluation]:
         """The first examples of every register, to measure costs directly on."""
-        return [
-            replace(part, samples=(part.samples[0].first_tokens(CHECKED_TOKENS),))
-            for part in self.registers.parts.values()
-        ]
+        return [_first_examples(part) for part in self.registers.parts.values()]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -136,6 +133,12 @@ class CutSearch:
         layers = self.units_by_layer.values()
         fewest = min(map(len, layers), default=0)
         return tuple(unit for units in layers for unit in units[:fewest])
+
+
+def _first_examples(part: Evaluation) -> Evaluation:
+    """The first examples of an evaluation; all of them if the first have nothing to predict."""
+    sample = part.samples[0].first_tokens(CHECKED_TOKENS)
+    return replace(part, samples=(sample,)) if sample.has_targets else part
 
 
 @dataclass(frozen=True)
