@@ -96,7 +96,7 @@ def test_error_without_gradients_names_methods_that_work(
         prune(
             model_of("llama"),
             cut=6,
-            batches=[plain("llama")] * 3,
+            batches=[plain("llama")] * 4,
             objective=flat,
             settings=settings,
         )
@@ -112,7 +112,7 @@ def test_expected_cost_of_one_head_equals_its_expected_loss() -> None:
 def test_gradients_of_every_example_are_finite_differences(name: str) -> None:
     task = away(name)
     sample = task.samples[0]
-    got, _, weights = _per_example(task, sample, 1, random())
+    got, _, weights = _per_example(task, sample, 1, random(), None, "")
     some = slice(None, None, 3 if name == "bart" else 1)  # BART has 36 heads
     want = torch.stack([slope(task, sample, head) for head in heads_of(name)[some]], 1)
     assert_close(got[:, some], want, torch.float32, "gradients by head")
@@ -134,7 +134,7 @@ def slope(task: Evaluation, sample: Sample, head: HeadId) -> Tensor:
 def test_pull_and_michel_are_means_over_examples(name: str) -> None:
     task = away(name)
     found = gradients(task, draws=1)
-    parts = [_per_example(task, sample, 1, random()) for sample in task.samples]
+    parts = [_per_example(task, sample, 1, random(), None, "") for sample in task.samples]
     slopes, weights = torch.cat([one[0] for one in parts]), torch.cat([one[2] for one in parts])
     assert found.heads == heads_of(name)
     assert_close(found.pull, slopes.sum(0) / weights.sum(), torch.float32)
@@ -207,7 +207,7 @@ def test_random_scalars_have_the_exact_interaction_on_average(name: str) -> None
     task = Evaluation.of_batches(
         task.model, task.objective, [padded("bert" if name == "embedding" else name)]
     )
-    parts = [_per_example(task, one, DRAWS, random()) for one in task.samples]
+    parts = [_per_example(task, one, DRAWS, random(), None, "") for one in task.samples]
     weight = sum(float(one[2].sum()) for one in parts)
     some = slice(None, None, 3 if name == "bart" else 1)
     drawn = [one[1][..., some] for one in parts]
@@ -269,7 +269,7 @@ def test_a_model_compared_with_itself_is_scored_by_its_random_scalars() -> None:
     task = task_of("embedding")
     found = gradients(task, draws=3, seed=5)
     drawn = torch.Generator().manual_seed(5)
-    parts = [_per_example(task, one, 3, drawn)[1] for one in task.samples]
+    parts = [_per_example(task, one, 3, drawn, None, "")[1] for one in task.samples]
     scalars = torch.cat(parts, 1)
     assert_close(found.michel, scalars.abs().mean((0, 1)), torch.float32)
     assert_close(found.fisher, (scalars**2).mean((0, 1)), torch.float32)
@@ -308,7 +308,7 @@ def test_one_example_has_no_standard_error() -> None:
 def test_the_error_of_what_is_expected_is_that_of_a_mean_over_examples() -> None:
     task = every_axis([plain("bert")])
     found = gradients(task, draws=WIDTH)
-    _, drawn, _ = _per_example(task, task.samples[0], WIDTH, random())
+    _, drawn, _ = _per_example(task, task.samples[0], WIDTH, random(), None, "")
     each = (drawn**2).mean(0) / 2
     assert_close(found.expected_error, each.std(0) / len(each) ** 0.5, torch.float32)
     many = every_axis([{name: value.repeat(9, 1) for name, value in plain("bert").items()}])

@@ -9,6 +9,7 @@ import torch
 
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.selection import methods
@@ -35,8 +36,8 @@ def problem_of(name: str, **options: object) -> CutSearch:
     """Every group of heads of a model, on a batch without padding."""
     task = task_of(name)
     small = Evaluation.of_batches(task.model, task.objective, [plain(name)])
-    heads = task.heads
-    found = CutSearch(small, whole_groups(heads, counts_of(name)), rounds=3, draws=2)
+    heads, registers = task.heads, RegisterEvaluation({"given": small})
+    found = CutSearch(registers, whole_groups(heads, counts_of(name)), rounds=3, draws=2)
     return replace(found, **options)  # type: ignore[arg-type]
 
 

@@ -271,7 +271,7 @@ def _measure_directly(
 
     Gradients cannot show everything: where a norm follows attention, a whole layer seems to cost
     nothing. The loss is the mean over all registers or, if that is larger, the part of the cost in
-    the worst register that exceeds two standard errors.
+    the worst register that exceeds two standard errors. A loss that is NaN counts as infinite.
     """
     order = sorted(candidates)
     with _silence_units(search, cut):
@@ -280,8 +280,9 @@ def _measure_directly(
             for part in search.samples
         ]
     values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
-    worst = (values - 2 * errors).amax(0)
-    return dict(zip(order, torch.maximum(values.mean(0), worst).tolist(), strict=True))
+    worst = (values - 2 * errors).nan_to_num(-torch.inf, torch.inf).amax(0)
+    costs = torch.maximum(values.mean(0), worst)
+    return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
