@@ -23,6 +23,8 @@ from headwise.pruning.selection.curve import Curve
 MOST_HEADS = 12
 """Number of heads shown at either end of a long list."""
 MEASURES = ("zero", "mean", "michel", "fisher", "expected")
+ROUNDING = 1e-5
+"""Smaller standard errors are rounding errors, for instance of a model compared with itself."""
 CORRECTIONS = {"bias": "biases corrected", "full": "refitted", "wide": "refitted widely"}
 """Names in a table for the values of `Quality.correction`."""
 SIZES = {
@@ -121,7 +123,7 @@ def score_cell(score: Score) -> str:
     """A score with its standard error; "-" if it is NaN."""
     if math.isnan(score.value):
         return "-"
-    if not math.isfinite(score.value_se):
+    if not ROUNDING < score.value_se < math.inf:
         return format_number(score.value, 4)
     return format_with_error(score.value, score.value_se)
 
@@ -145,9 +147,9 @@ def cut_warnings(record: PruneRecord) -> list[str]:
     """Plain warnings about a cut that is no better than chance, or that harms other text more."""
     quality, warnings = record.quality, []
     if not quality.beats_random:
+        advice = "" if record.method == "named" else ": choose on more text, or cut fewer heads"
         warnings.append(
-            "The cut is not clearly better than the same number of heads chosen at random: choose "
-            "on more text, or cut fewer heads."
+            f"The result is not clearly better than the same number of heads cut at random{advice}."
         )
     if quality.is_dropped:
         warnings.append("No correction was kept: none helped on every kind of text.")

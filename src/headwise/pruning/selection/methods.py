@@ -90,7 +90,7 @@ class CutSearch:
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
     """Whether each layer's units must be cut in the order of `units`."""
-    rounds: int = 12
+    rounds: int = 8
     """Number of rounds that a full cut is divided into."""
     draws: int = 1
     """Number of random scalars per example; more examples tell more than more draws."""
