@@ -24,6 +24,8 @@ from headwise.watching.gates import MeanOutputs, gate
 
 DRAWS = 8
 """Number of random scalars per example: with 400 examples, enough to rank the heads."""
+PARTS = 8
+"""Number of disjoint sets of examples whose interactions are also kept apart."""
 FLAT = 1e-3
 """A loss is at its minimum if its gradients are at most this share of the random scalars'."""
 
@@ -45,6 +47,10 @@ class Gradients:
     expected_error: Float[Tensor, " heads"]
     pull: Float[Tensor, " heads"]
     """E[dL/dg], the slope of the loss in each gate; 0 for a model that is compared with itself."""
+    parts: tuple[Float[Tensor, "heads heads"], ...] = ()
+    """`interaction` on disjoint sets of examples, as sums: example `n` is in part `n % PARTS`."""
+    part_weights: tuple[float, ...] = ()
+    """The weight of each part's examples: their sum times `interaction` is the sum of `parts`."""
 
     @property
     def expected(self) -> Float[Tensor, " heads"]:
@@ -76,7 +82,8 @@ def gradients(
     """
     heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
-    interaction = torch.zeros(len(heads), len(heads), dtype=torch.float64)
+    parts = torch.zeros(PARTS, len(heads), len(heads), dtype=torch.float64)
+    num_examples = 0
     pull = torch.zeros(len(heads), dtype=torch.float64)
     weights, expected = list[Tensor](), list[Tensor]()
     scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel, then Fisher
@@ -86,8 +93,10 @@ def gradients(
             of_loss, of_draws, weight = _per_example(
                 evaluation, sample, draws, random, means, advice
             )
-            flat = of_draws.flatten(0, 1)
-            interaction += flat.T @ flat / draws
+            for row in range(min(PARTS, len(sample))):
+                flat = of_draws[:, row::PARTS].flatten(0, 1)
+                parts[(num_examples + row) % PARTS] += flat.T @ flat / draws
+            num_examples += len(sample)
             pull += of_loss.sum(0)
             weights.append(weight)
             expected.append((of_draws**2).mean(0) / 2 - of_loss)
@@ -106,9 +115,11 @@ def gradients(
         michel_error=_standard_error(michel),
         fisher=fisher.mean(0),
         fisher_error=_standard_error(fisher),
-        interaction=interaction / total,
+        interaction=parts.sum(0) / total,
         expected_error=_standard_error(residuals) * len(residuals) / total,
         pull=pull / total,
+        parts=tuple(parts),
+        part_weights=tuple(float(all_weights[part::PARTS].sum()) for part in range(PARTS)),
     )
 
 
