@@ -70,15 +70,17 @@ def gradients(
     draws: int = DRAWS,
     seed: int = 0,
     means: MeanOutputs | None = None,
+    has_slopes: bool = True,
     advice: str = "",
     progress: Progress = no_progress,
 ) -> Gradients:
     """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
 
     With `means`, silencing a head leaves its mean output; otherwise, it leaves zeros. A model that
-    is compared with itself is at the minimum of the loss, where the gradient is 0.
-    Michel's score and Fisher information are then computed from the random scalars instead. The
-    error message for an objective without gradients ends with `advice`.
+    is compared with itself is at the minimum of the loss, where the gradient is 0. Michel's score
+    and Fisher information are then computed from the random scalars instead; so they are if
+    `has_slopes` is False, which leaves out the pass for the loss itself. The error message for an
+    objective without gradients ends with `advice`.
     """
     heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
@@ -91,7 +93,7 @@ def gradients(
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
             of_loss, of_draws, weight = _per_example(
-                evaluation, sample, draws, random, means, advice
+                evaluation, sample, draws, random, means, advice, has_slopes=has_slopes
             )
             for row in range(min(PARTS, len(sample))):
                 flat = of_draws[:, row::PARTS].flatten(0, 1)
@@ -130,6 +132,8 @@ def _per_example(
     random: torch.Generator,
     means: MeanOutputs | None,
     advice: str,
+    *,
+    has_slopes: bool,
 ) -> tuple[
     Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
 ]:
@@ -150,8 +154,8 @@ def _per_example(
                 "the objective's losses have no gradients: compute them without torch.no_grad and "
                 f"argmax{', or ' if advice else ''}{advice}"
             )
-        of_loss = by_gate(losses.sums.sum())
         of_draws = [by_gate(objective.draw(output, sample, random).sum()) for _ in range(draws)]
+        of_loss = by_gate(losses.sums.sum()) if has_slopes else torch.zeros_like(of_draws[0])
     return of_loss, torch.stack(of_draws), losses.weights.double().cpu()
 
 

@@ -234,7 +234,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
         now = replace(search, seed=search.seed + start, progress=report)
         with _silence_units(search, cut):
-            scores = measure_gradients(now, search.draws)
+            scores = measure_gradients(now, search.draws, has_slopes=False)
         matrix = member @ scores.interaction @ member.T
         added = matrix.diagonal() / 2
         for _ in range(min(step, count - start)):
@@ -327,13 +327,14 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 """Every method by name, the best first."""
 
 
-def measure_gradients(search: CutSearch, draws: int) -> Gradients:
+def measure_gradients(search: CutSearch, draws: int, *, has_slopes: bool = True) -> Gradients:
     """`gradients` for the model in its current state, in which heads may be silenced."""
     return gradients(
         search.evaluation,
         draws=draws,
         seed=search.seed,
         means=search.means,
+        has_slopes=has_slopes,
         advice="prune by ablation, greedy or random",
         progress=search.progress,
     )
