@@ -53,7 +53,8 @@ from .probes.sentences import Arc as Arc, ProbeSentence as ProbeSentence
 from .progress import Progress as Progress
 from .pruning.export.export import Export as Export
 from .pruning.export.sizes import Sizes as Sizes, Speed as Speed
-from .pruning.importance.importance import Importance as Importance, importance as importance
+from .pruning.importance.importance import importance as importance
+from .pruning.importance.importance_tables import Importance as Importance
 from .pruning.importance.redundancy import RedundantHeads as RedundantHeads
 from .pruning.prune import Pruned as Pruned, prune as prune
 from .pruning.record import (

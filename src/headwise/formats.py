@@ -1,4 +1,4 @@
-"""Numbers, shares, sizes and lists as text; NaN and infinity as None for JSON."""
+"""Numbers, shares, sizes, times and lists as text; NaN and infinity as None for JSON."""
 
 import math
 from collections.abc import Sequence
@@ -94,6 +94,20 @@ def _in_units(number: float, units: Sequence[tuple[str, float]]) -> str:
             value = max(1.0, number / each)
             return f"{value:,.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
     return ""
+
+
+def format_duration(seconds: float) -> str:
+    """An estimate of a time, rounded to minutes or hours.
+
+    >>> format_duration(20), format_duration(250), format_duration(3 * 3600)
+    ('less than a minute', 'about 4 minutes', 'about 3 hours')
+    """
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    if minutes <= 90:
+        return f"about {format_count(minutes, 'minute')}"
+    return f"about {format_count(round(minutes / 60), 'hour')}"
 
 
 MOST_DECIMALS = 8

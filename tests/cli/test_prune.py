@@ -9,6 +9,7 @@ import pytest
 from headwise.files import lock_folder
 from headwise.head_table import HeadTable
 from headwise.models.loading import load
+from headwise.pruning.importance.workload import HEAD_MEASURES
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..models.test_loading import save
@@ -27,8 +28,9 @@ def test_importance_is_printed_and_written(
     out = tmp_path / "out"
     ran = headwise("importance", folder, "--text", text, "--max-tokens", 90, "--out", out)
     assert ran.code == 0
-    assert ran.err.splitlines() == [
-        "headwise: measuring 18 heads on 90 tokens in 2 batches",
+    first, *stages = ran.err.splitlines()
+    assert first.startswith("headwise: measuring 18 heads on 90 tokens in 2 batches: ")
+    assert stages == [
         "headwise: backward passes",
         "headwise: silencing heads one by one",
         "headwise: leaving one head per layer",
@@ -40,6 +42,25 @@ def test_importance_is_printed_and_written(
     assert table == HeadTable.read(out / "importance.csv")
     again = headwise.refused("importance", folder, "--text", text, "--out", out)
     assert "importance.parquet" in again and "--force" in again
+
+
+def test_importance_takes_only_the_measures_asked_for(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("importance", folder, "--text", text, "--out", out)
+    ran = headwise(*arguments, "--measures", "michel, zero", "--exact-tokens", 40)
+    assert ran.code == 0
+    assert "wrote importance.parquet, importance.csv in" in ran.out
+    assert "One head left" not in ran.out and "stand-ins" not in ran.out
+    table = HeadTable.read(out / "importance.csv")
+    assert table.about["exact_tokens"] < table.about["tokens"]
+    assert f"--exact-tokens {table.about['tokens']}" in ran.out
+    assert {"zero", "michel"} == set(table.df) & set(HEAD_MEASURES)
+    ran = headwise("importance", folder, "--measures", "stand_ins", "--text", text, "--json")
+    assert json.loads(ran.out)["layers"] is None
+    error = headwise.refused("importance", "no such model", "--measures", "zeros")
+    assert "--measures is 'zeros'" in error and "best_alone" in error
 
 
 def test_two_runs_do_not_write_into_one_folder(

@@ -126,16 +126,22 @@ def test_a_length_without_room_for_text_raises() -> None:
         reader(3)
 
 
-@given(st.lists(st.integers(2, 700), max_size=60), st.sampled_from([BATCH_TOKENS, 1024]))
-def test_batches_group_windows_of_similar_length(lengths: list[int], most_tokens: int) -> None:
+@given(
+    st.lists(st.integers(2, 700), max_size=60),
+    st.sampled_from([BATCH_TOKENS, 1024]),
+    st.sampled_from([0.5, 0.875]),
+)
+def test_batches_group_windows_of_similar_length(
+    lengths: list[int], most_tokens: int, share: float
+) -> None:
     windows = [Window(place, (3,) * length) for place, length in enumerate(lengths)]
-    groups = reader(64).batches(windows, most_tokens)
+    groups = reader(64).batches(windows, most_tokens, shortest=share)
     assert sorted(window.index for group in groups for window in group) == list(range(len(lengths)))
     for group in groups:
         longest, shortest = len(group[0].ids), len(group[-1].ids)
         assert len(group) <= BATCH_WINDOWS
         assert longest * len(group) <= most_tokens or len(group) == 1
-        assert longest < 2 * shortest
+        assert share * longest < shortest
 
 
 def test_batches_are_padded_on_the_right() -> None:

@@ -13,7 +13,7 @@ from headwise.head_table import HeadTable
 from headwise.heads import parse_heads
 from headwise.objectives.evaluation import Estimate
 from headwise.pruning.export.sizes import Speed
-from headwise.pruning.importance.importance import Importance
+from headwise.pruning.importance.importance_tables import Importance
 from headwise.pruning.importance.redundancy import RedundantHeads
 from headwise.pruning.record import ModelFacts, PruneRecord
 from headwise.pruning.selection.curve import Curve

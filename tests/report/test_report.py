@@ -11,8 +11,11 @@ import pytest
 from headwise.drawing.heatmap import HeatMap, colour
 from headwise.drawing.html import figure_html
 from headwise.head_table import HeadTable
+from headwise.heads import parse_heads
 from headwise.pruning.export.sizes import Sizes
-from headwise.pruning.importance.importance import Importance, importance
+from headwise.pruning.importance.importance import importance
+from headwise.pruning.importance.importance_tables import Importance
+from headwise.pruning.importance.redundancy import RedundantHeads
 from headwise.pruning.record import ModelFacts, Score
 from headwise.report.cut_sections import stand_ins_part
 from headwise.report.data import AttentionMaps, ReportData
@@ -173,13 +176,27 @@ def measured() -> Importance:
 
 
 def test_every_group_of_stand_ins_has_its_costs(measured: Importance) -> None:
-    assert measured.groups
-    part = Page(stand_ins_part(measured)).text
-    for group in measured.groups:
-        names = " ".join(map(str, group.heads))
-        assert f"{names} {group.cost_apart:.4f} {group.cost_together:.4f}" in part
-    without = Importance(measured.table, measured.interaction, (), measured.layers)
-    assert "No group of heads" in Page(stand_ins_part(without)).text
+    group = RedundantHeads(parse_heads("L0H0 L1H3"), 0.4, 0.5, 0.01, 0.03, 0.002)
+    part = Page(stand_ins_part(replace(measured, groups=(group,)))).text
+    assert "L0H0 L1H3 0.0100 0.0300 0.002" in part
+    without = Page(stand_ins_part(replace(measured, groups=()))).text
+    assert "No group of heads" in without
+    assert "Not tested: all heads (4 examples were read" in without
+
+
+def test_measures_that_were_not_taken_are_not_on_the_page(measured: Importance) -> None:
+    df = measured.table.df.drop(columns=["zero", "zero_se", "mean", "mean_se", "stand_ins"])
+    about = {**measured.table.about, "measures": ["michel", "fisher", "expected"]}
+    few = Importance(HeadTable(df, about))
+    data = replace(everything(), importance=few)
+    worth = section_of(report_page(data), "importance")
+    assert "Heads are ranked by Michel's score" in worth and "on 4 examples" in worth
+    for absent in ("silent", "stand-ins", "One head left"):
+        assert absent not in worth
+    assert stand_ins_part(few) == ""
+    none = Importance(HeadTable(df[["stack", "layer", "head"]], about), layers=measured.layers)
+    worth = section_of(report_page(replace(everything(), importance=none)), "importance")
+    assert "One head left in a layer" in worth and "ranked" not in worth
 
 
 def test_the_page_shows_importance_and_the_cut(page: str) -> None:

@@ -9,6 +9,21 @@ from typer import Option
 from headwise.cli import options
 
 MaxTokens = Annotated[int, Option(help="Read at most this many tokens of text.")]
+Measures = Annotated[
+    str | None,
+    Option(
+        metavar="NAMES",
+        help="zero, mean, michel, fisher, expected, stand_ins, best_alone, separated by commas, or "
+        "all (default: all; without mean and best_alone for large models).",
+    ),
+]
+ExactTokens = Annotated[
+    int | None,
+    Option(
+        help="Tokens for zero, mean and best_alone, which take a pass per head (default: as many "
+        "as take a few minutes)."
+    ),
+]
 Out = Annotated[Path | None, Option(help="Folder for the tables.")]
 
 
@@ -19,6 +34,8 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
     field: options.Field = None,
     pooling: options.Pooling = None,
     max_tokens: MaxTokens = 4096,
+    measures: Measures = None,
+    exact_tokens: ExactTokens = None,
     out: Out = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -29,9 +46,12 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     from headwise.models.loading import LoadOptions, load_model
-    from headwise.pruning.importance.importance import FILES, check_importance_folder, importance
+    from headwise.pruning.importance.importance import importance
+    from headwise.pruning.importance.importance_tables import FILES, check_importance_folder
+    from headwise.pruning.importance.workload import check_measures
     from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
+    chosen = check_measures(measures)
     if out is not None:
         check_importance_folder(out, force=force)
     objective = options.embedding_of(pooling)
@@ -47,24 +67,33 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
             max_tokens=max_tokens,
             objective=objective,
             keeps_texts_whole=lines or field is not None,
+            measures=chosen,
+            exact_tokens=exact_tokens,
             progress=progress,
         )
     if as_json:
         typer.echo(measured.to_json())
         return
-    from headwise.views.pruning import importance_table, importance_title, layers_table
+    from headwise.views.pruning import (
+        importance_table,
+        importance_title,
+        layers_table,
+        left_out_lines,
+        stand_in_lines,
+    )
 
     console = quiet_console()
     console.print(importance_title(measured))
-    show_table(console, importance_table(measured))
+    if (table := importance_table(measured)) is not None:
+        show_table(console, table)
     if measured.table.about["examples"] > 1:
         console.print("--json and --out give every measure with its standard error.")
     else:
         console.print("There are no standard errors for a single example: give more text.")
-    show_table(console, layers_table(measured))
-    groups = measured.groups
-    console.print("Heads that can replace each other:" if groups else "No stand-ins found.")
-    for group in groups:
-        console.print(f"  {group}")
+    if (layers := layers_table(measured)) is not None:
+        show_table(console, layers)
+    for line in (*stand_in_lines(measured), *left_out_lines(measured)):
+        console.print(line)
     if out is not None:
-        say(console, f"\nwrote {', '.join(FILES)} in {out}")
+        written = [name for name in FILES if (out / name).is_file()]
+        say(console, f"\nwrote {', '.join(written)} in {out}")

@@ -187,6 +187,7 @@ class Session:
                     self.job_model,
                     objective=self.job_model.objective,
                     max_tokens=IMPORTANCE_TOKENS,
+                    measures=JOB_MEASURES["importance"],
                     progress=job.progress,
                 )
 

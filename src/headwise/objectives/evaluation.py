@@ -39,6 +39,11 @@ ROOM = 100_000_000
 """Maximum number of values in the output of one forward pass: 400 MB in float32."""
 
 
+SHORTEST_SHARE = 7 / 8
+"""Length of the shortest window in a batch, as a share of the longest: little padding saves up to
+a third of the time of ablation, whose passes contain copies of a batch."""
+
+
 class Estimate(NamedTuple):
     """A mean over examples and its standard error."""
 
@@ -125,7 +130,7 @@ class Evaluation:
         reader = Reader(scored.tokenizer, model.config)
         room = max_batch_tokens(model, objective)
         batches = []
-        for group in reader.batches(windows):
+        for group in reader.batches(windows, shortest=SHORTEST_SHARE):
             size = max(1, room // len(group[0].ids))
             batches += [
                 reader.batch(group[start : start + size], scored.device).inputs

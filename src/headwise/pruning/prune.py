@@ -33,10 +33,9 @@ from headwise.pruning.export.onnx import check_onnx_model, check_onnx_packages, 
 from headwise.pruning.export.sizes import (
     POSITIONS,
     Speed,
-    full_batch,
     inputs_beyond_tokens,
     sizes_of,
-    time_both,
+    time_batches,
 )
 from headwise.pruning.importance.ablation import Unit
 from headwise.pruning.record import CutScores, ModelFacts, PruneRecord, Quality, Score
@@ -57,9 +56,6 @@ from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts,
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import token_limit
 from headwise.watching.running import in_evaluation, layer_inputs
-
-BATCHES = (1, 16)
-"""Batch sizes to time, reduced if their outputs would not fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +117,14 @@ def prune(  # noqa: PLR0913 - one keyword per way to set the amount
         check_exportable(scored.model)
         sentence_modules(scored.folder)  # raises if modules.json is broken
     with in_evaluation(scored.model):
+        settings = settings or PruneSettings()
         setup = prepare_setup(
-            scored, settings or PruneSettings(), texts=texts, batches=batches, progress=progress
+            scored,
+            settings,
+            texts=texts,
+            batches=batches,
+            chooses=heads is None or settings.draws_curve,
+            progress=progress,
         )
         if with_onnx:
             check_onnx_model(scored.model, setup.inputs)
@@ -443,8 +445,5 @@ def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple
     if others:
         setup.progress(f"speed is not measured for models that read {', '.join(others)}", 0, 0)
         return ()
-    most = max(1, max_batch_tokens(uncut, setup.objective) // positions)
-    return tuple(
-        time_both(uncut, model, full_batch(inputs, batch, positions))
-        for batch in dict.fromkeys(min(batch, most) for batch in BATCHES)
-    )
+    most = max_batch_tokens(uncut, setup.objective)
+    return time_batches(uncut, model, inputs, positions=positions, most_tokens=most)

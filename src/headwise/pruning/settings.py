@@ -31,11 +31,11 @@ class PruneSettings:
     is_uniform: bool = False
     """Whether every layer loses the same number of heads."""
     refit: str = "full"
-    choose_tokens: int = 6144
+    choose_tokens: int = 4608
     """Number of tokens to choose heads on."""
     fit_tokens: int = 4096
     """Number of tokens to fit corrections on; half as many more are used to shrink them."""
-    held_tokens: int = 4096
+    held_tokens: int = 3072
     """Number of held-out tokens to report figures on. They decide nothing. Half as many more, of
     other registers, decide whether a correction is kept and, with `max_loss`, how much is cut."""
     keeps_texts_whole: bool = False

@@ -105,11 +105,13 @@ def prepare_setup(
     *,
     texts: str | Sequence[str] | None = None,
     batches: Iterable[Inputs] | None = None,
+    chooses: bool = True,
     progress: Progress = no_progress,
 ) -> PruneSetup:
     """Check that the model can be pruned and divide `texts`, or `batches`, among the steps.
 
-    The built-in texts are used if both are None.
+    The built-in texts are used if both are None. If `chooses` is False, because the heads are
+    already known, the model writes no text to choose them on.
     """
     find_layers(scored.model)  # raises if its heads cannot be cut
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
@@ -122,7 +124,7 @@ def prepare_setup(
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     elif texts is None and not settings.keeps_texts_whole:
         parts = _evaluate_sets(scored, builtin_sets(settings.fold), settings)
-        if settings.samples_text and not why_not_sampled(scored):
+        if chooses and settings.samples_text and not why_not_sampled(scored):
             parts["choose"] = with_own_text(scored, parts["choose"], settings, progress)
     else:
         documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)

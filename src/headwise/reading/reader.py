@@ -133,16 +133,23 @@ class Reader(TokenKinds):
         return ids
 
     def batches(
-        self, windows: Sequence[Window], most_tokens: int = BATCH_TOKENS
+        self,
+        windows: Sequence[Window],
+        most_tokens: int = BATCH_TOKENS,
+        *,
+        shortest: float = 0.5,
     ) -> list[list[Window]]:
-        """Group windows into batches: longest first, similar lengths together."""
+        """Group windows into batches: longest first, similar lengths together.
+
+        A batch has only windows that are longer than `shortest` times its longest one.
+        """
         groups: list[list[Window]] = []
         for window in sorted(windows, key=lambda window: (-len(window.ids), window.index)):
             last = groups[-1] if groups else []
             fits = last and (
                 (len(last) + 1) * len(last[0].ids) <= most_tokens
                 and len(last) < BATCH_WINDOWS
-                and 2 * len(window.ids) > len(last[0].ids)
+                and len(window.ids) > shortest * len(last[0].ids)
             )
             if fits:
                 last.append(window)

@@ -4,6 +4,7 @@ Numbers have standard errors; a cut is compared with the uncut model, random cut
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from headwise.comparing.comparison import Comparison
@@ -20,7 +21,8 @@ from headwise.drawing.html import (
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_with_error
 from headwise.head_table import HeadTable
-from headwise.pruning.importance.importance import Importance
+from headwise.pruning.importance.importance_tables import Importance
+from headwise.pruning.importance.workload import ABLATIONS
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
 from headwise.report.data import ReportData, is_same_model
@@ -64,44 +66,58 @@ METHOD_MEANINGS = {
 
 
 def importance_section(importance: Importance) -> Html:
-    """The loss that silencing each head adds: a grid and the two ends of the ranking."""
-    table, about = importance.table, importance.table.about
-    names = table.top("zero", len(table))["name"].tolist()
-    is_long = len(names) > 2 * ENDS
-    examples = about.get("examples")
-    amount = f" on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
-    costs = dict(zip(table.heads, table.df["zero"], strict=True))
-    largest = max((cost for cost in costs.values() if cost > 0), default=1.0)
-    cells = {}
-    for head, cost in costs.items():
-        label = f"{head}: silencing it adds {cost:.2g} to the loss"
-        cells[head] = value_cell(cost / largest, f"{100 * cost / largest:.0f}", label)
-    meanings = (
-        join_html([tag("b", f"{title}:"), f"{meaning}."], " ")
-        for name, (title, meaning) in MEASURES.items()
-        if name in table.df
+    """The loss that silencing each head adds, or another measure of it, and what a layer needs."""
+    objective = importance.table.about.get("objective", "of the model")
+    text = (
+        f"Added losses are increases in the loss ({objective}). A small number does not show that "
+        "several such heads can be cut at once: one may stand in for another."
     )
-    ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
-    title = "The costliest heads, then the cheapest" if is_long else "Every head"
+    layers = layers_table(importance)
     return section(
         "importance",
         "Importance of each head",
-        tag(
-            "p",
-            f"Each head was silenced on its own{amount}. The numbers are the increase in the loss "
-            f"({about.get('objective', 'of the model')}). A small number does not show that "
-            "several such heads can be cut at once: one may stand in for another.",
-        ),
-        *head_grids("Loss added if silenced, % of the costliest head's", cells),
-        bullets(meanings),
-        _ranking(title, table, ends),
-        details("Every head", _ranking("The costliest first", table, names)) if is_long else "",
-        layers_table(importance).to_html(),
+        tag("p", text),
+        *_head_parts(importance),
+        "" if layers is None else layers.to_html(),
     )
 
 
+def _head_parts(importance: Importance) -> Iterator[Html]:
+    """A grid and the two ends of a ranking, by the first measure that the table has."""
+    table, about, measure = importance.table, importance.table.about, importance.ranked_by
+    if measure is None:
+        return
+    name, meaning = MEASURES[measure]
+    examples = about.get("examples")
+    if measure in ABLATIONS:
+        examples = about.get("exact_examples", examples)
+    amount = f", on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
+    yield tag("p", f"Heads are ranked by {name}: {meaning}{amount}.")
+    values = dict(zip(table.heads, table.df[measure], strict=True))
+    largest = max((value for value in values.values() if value > 0), default=1.0)
+    cells = {}
+    for head, value in values.items():
+        share = value / largest
+        cells[head] = value_cell(share, f"{100 * share:.0f}", f"{head}: {name} {value:.2g}")
+    yield from head_grids(f"{name[0].upper()}{name[1:]}, % of the largest", cells)
+    yield bullets(
+        join_html([tag("b", f"{title}:"), f"{meaning}."], " ")
+        for column, (title, meaning) in MEASURES.items()
+        if column in table.df
+    )
+    names = table.top(measure, len(table))["name"].tolist()
+    is_long = len(names) > 2 * ENDS
+    ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
+    yield _ranking("The largest, then the smallest" if is_long else "Every head", table, ends)
+    if is_long:
+        yield details("Every head", _ranking("The largest first", table, names))
+
+
 def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
-    measures = [name for name in MEASURES if name in table.df]
+    measures, has_stand_ins = (
+        [name for name in MEASURES if name in table.df],
+        "stand_ins" in table.df,
+    )
     rows = []
     for name in names:
         row = table[name]
@@ -109,31 +125,39 @@ def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
             format_with_error(row[measure], row.get(f"{measure}_se", math.nan))
             for measure in measures
         )
-        rows.append((name, *cells, row.get("stand_ins", "") or "-"))
+        rows.append((name, *cells, *([row["stand_ins"] or "-"] if has_stand_ins else [])))
     titles = [MEASURES[name][0] for name in measures]
-    return Table(caption, ("head", *titles, "stand-ins"), rows, titles).to_html()
+    last = ("stand-ins",) if has_stand_ins else ()
+    return Table(caption, ("head", *titles, *last), rows, titles).to_html()
 
 
 def stand_ins_part(importance: Importance | None) -> Html:
-    """Groups of heads that stand in for each other, with the expected cost of cutting them."""
-    if importance is None:
+    """Groups of heads that stand in for each other, with the measured cost of silencing them."""
+    if importance is None or "stand_ins" not in importance.measures:
         return Html("")
     title = tag("h3", "Heads that stand in for each other")
+    untested = importance.table.about.get("stand_ins_untested")
+    remark = tag("p", f"Not tested: {untested}.") if untested else Html("")
     if not importance.groups:
         none = "No group of heads meets the criteria for standing in for each other."
-        return join_html([title, tag("p", none)])
+        return join_html([title, tag("p", none), remark])
     rows = [
-        (" ".join(map(str, group.heads)), f"{group.cost_apart:.4f}", f"{group.cost_together:.4f}")
+        (
+            " ".join(map(str, group.heads)),
+            f"{group.cost_apart:.4f}",
+            f"{group.cost_together:.4f}",
+            f"{group.excess_se:.1g}",
+        )
         for group in importance.groups
     ]
-    columns = ("heads", "cost one by one, added up", "cost together")
-    caption = "Expected loss: cutting them together costs more than the sum of cutting each alone"
+    columns = ("heads", "cost one by one, added up", "cost together", "error of the difference")
+    caption = "Measured loss: silencing them together costs more than the sum of silencing each"
     table = Table(caption, columns, rows, columns[1:])
     text = (
-        "Their effects on the output point the same way and their outputs are similar. Cutting any "
-        "one of them is cheap; cutting all of them is costly."
+        "Their effects on the output point the same way and their outputs are similar, in two "
+        "halves of the examples. One makes up for the loss of another, but not for all."
     )
-    return join_html([title, tag("p", text), table.to_html()])
+    return join_html([title, tag("p", text), table.to_html(), remark])
 
 
 def cut_section(data: ReportData, cut: PruneRecord) -> Html:

@@ -12,7 +12,7 @@ from headwise.comparing.comparison import Comparison
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
 from headwise.head_table import HeadTable
-from headwise.pruning.importance.importance import Importance
+from headwise.pruning.importance.importance_tables import Importance
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
 from headwise.scans.folder import Scan

@@ -93,8 +93,9 @@ def _highlights(data: ReportData) -> Iterator[str | Html]:
         yield f"{layer} has the most heads without a role: {count} of its {size}."
     for row in rank_pairs(data.scan.pairs).head(1).itertuples():
         yield f"{row.a} and {row.b} have the most similar outputs: CKA {row.cka:.2f} of 1."
-    if data.importance is not None and data.importance.table.df["zero"].notna().any():
-        costs = data.importance.table.top("zero", len(table))
+    worth = None if data.importance is None else data.importance.table
+    if worth is not None and "zero" in worth.df and worth.df["zero"].notna().any():
+        costs = worth.top("zero", len(table))
         first, last = costs.iloc[0], costs.iloc[-1]
         yield (
             f"Silencing {first['name']} costs the most ({first['zero']:.2g} of loss), silencing "

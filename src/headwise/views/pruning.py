@@ -16,13 +16,15 @@ from headwise.formats import (
     join_words,
 )
 from headwise.heads import HeadId
-from headwise.pruning.importance.importance import Importance
+from headwise.pruning.importance.importance_tables import Importance
+from headwise.pruning.importance.workload import ABLATIONS
 from headwise.pruning.record import PruneRecord, Score
 from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
 """Number of heads shown at either end of a long list."""
-MEASURES = ("zero", "mean", "michel", "fisher", "expected")
+ROUNDING = 1e-5
+"""Smaller standard errors are rounding errors, for instance of a model compared with itself."""
 CORRECTIONS = {"bias": "biases corrected", "full": "refitted", "wide": "refitted widely"}
 """Names in a table for the values of `Quality.correction`."""
 SIZES = {
@@ -46,23 +48,69 @@ def importance_title(importance: Importance) -> str:
     )
 
 
-def importance_table(importance: Importance) -> Table:
-    """Heads by the loss that silencing them adds, least first; a long list loses its middle."""
-    ranked = importance.table.df.sort_values("zero")
+TABLE_TITLES = {
+    "zero": "Loss that silencing each head adds (zero)",
+    "mean": "Loss that replacing each head's output by its mean adds (mean)",
+    "michel": "Michel's score of each head (michel)",
+    "fisher": "Fisher information of each head (fisher)",
+    "expected": "Loss that cutting each head is expected to add (expected)",
+}
+"""Titles of a table of heads that is sorted by each measure."""
+
+
+def importance_table(importance: Importance) -> Table | None:
+    """Heads by their first measure, smallest first; a long list loses its middle.
+
+    None if no measure has one number per head.
+    """
+    measures = [name for name in TABLE_TITLES if name in importance.measures]
+    if not measures:
+        return None
+    first, *others = measures
     rows: list[tuple[str, ...]] = []
-    for _, row in ranked.iterrows():
+    for _, row in importance.table.df.sort_values(first).iterrows():
         head = HeadId(row["layer"], row["head"], row["stack"])
-        zero, *others = (f"{row[name]:.2g}" for name in MEASURES)
-        error = f" ± {row['zero_se']:.1g}" if math.isfinite(row["zero_se"]) else ""
-        rows.append((str(head), f"{zero}{error}", *others))
+        error = row[f"{first}_se"]
+        shown = f"{row[first]:.2g}" + (f" ± {error:.1g}" if math.isfinite(error) else "")
+        rows.append((str(head), shown, *(f"{row[name]:.2g}" for name in others)))
     if len(rows) > 2 * MOST_HEADS:
-        rows[MOST_HEADS:-MOST_HEADS] = [("...", *[""] * len(MEASURES))]
-    title = "Loss that silencing each head adds (zero), smallest first"
-    return Table(title, ("head", *MEASURES), rows, MEASURES)
+        rows[MOST_HEADS:-MOST_HEADS] = [("...", *[""] * len(measures))]
+    return Table(f"{TABLE_TITLES[first]}, smallest first", ("head", *measures), rows, measures)
 
 
-def layers_table(importance: Importance) -> Table:
-    """The cost of keeping only one head in a layer, one layer at a time."""
+def left_out_lines(importance: Importance) -> list[str]:
+    """Measures taken on fewer tokens, or not at all, in a large model; with the options for all."""
+    about, lines = importance.table.about, list[str]()
+    tokens, exact_tokens = about.get("tokens", 0), about.get("exact_tokens", 0)
+    names = [name for name in ABLATIONS if name in importance.measures]
+    if names and exact_tokens < tokens:
+        lines.append(
+            f"Measured on {exact_tokens:,} of {tokens:,} tokens, because it takes a pass per head: "
+            f"{', '.join(names)}. --exact-tokens {tokens} reads all."
+        )
+    if left_out := about.get("left_out"):
+        lines.append(
+            f"Not measured, because they take long in a large model: {', '.join(left_out)}. "
+            "--measures all includes them."
+        )
+    return lines
+
+
+def stand_in_lines(importance: Importance) -> list[str]:
+    """Groups of heads that can replace each other, one per line, and the heads not tested."""
+    if "stand_ins" not in importance.measures:
+        return []
+    found = "Heads that can replace each other:" if importance.groups else "No stand-ins found."
+    lines = [found, *(f"  {group}" for group in importance.groups)]
+    if untested := importance.table.about.get("stand_ins_untested"):
+        lines.append(f"Not tested for stand-ins: {untested}.")
+    return lines
+
+
+def layers_table(importance: Importance) -> Table | None:
+    """The cost of keeping only one head in a layer, one layer at a time; None if not measured."""
+    if importance.layers is None:
+        return None
     unit = str(importance.table.about.get("unit", "quality"))
     rows = [
         (
@@ -121,7 +169,7 @@ def score_cell(score: Score) -> str:
     """A score with its standard error; "-" if it is NaN."""
     if math.isnan(score.value):
         return "-"
-    if not math.isfinite(score.value_se):
+    if not ROUNDING < score.value_se < math.inf:
         return format_number(score.value, 4)
     return format_with_error(score.value, score.value_se)
 
@@ -145,9 +193,9 @@ def cut_warnings(record: PruneRecord) -> list[str]:
     """Plain warnings about a cut that is no better than chance, or that harms other text more."""
     quality, warnings = record.quality, []
     if not quality.beats_random:
+        advice = "" if record.method == "named" else ": choose on more text, or cut fewer heads"
         warnings.append(
-            "The cut is not clearly better than the same number of heads chosen at random: choose "
-            "on more text, or cut fewer heads."
+            f"The result is not clearly better than the same number of heads cut at random{advice}."
         )
     if quality.is_dropped:
         warnings.append("No correction was kept: none helped on every kind of text.")

@@ -97,7 +97,7 @@ def gate(
                 f"{name} is not a layer of this model: its layers are {abbreviate(list(by_name))}"
             )
         site = by_name[name]
-        change = partial(_scale_heads, site, factors, None if means is None else means.of(site))
+        change = partial(scale_heads, site, factors, None if means is None else means.of(site))
         entries.append((site, CallObserver(change=change)))
     with observe(model, sites, entries):
         yield
@@ -143,7 +143,7 @@ def _replace_heads(site: Site, heads: list[int], mean: Tensor | None, mixed: Ten
     return torch.where(is_silent[:, None, None], new, mixed)
 
 
-def _scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -> Tensor:
+def scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -> Tensor:
     """`mixed` times the gates; with `mean`, the rest of each output comes from the head's mean."""
     batch, heads = mixed.shape[:2]
     if gates.shape not in ((heads,), (1, heads), (batch, heads)):

@@ -91,7 +91,7 @@ def test_copies_of_a_batch_and_how_it_is_split_make_no_difference(
     assert_estimates(ablate(parts, units), want)
     monkeypatch.setattr(ablation, "MOST_TOKENS", 2 * padded("gpt2")["input_ids"].numel())
     assert_estimates(ablate(whole, units), want)
-    monkeypatch.setattr(ablation, "ROOM", 1)
+    monkeypatch.setattr(ablation, "MOST_VALUES", 1)
     assert_estimates(ablate(whole, units), want)
 
 

@@ -14,6 +14,7 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import CustomLoss, Embedding, MaskedToken, NextToken
 from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import (
+    PARTS,
     _per_example,
     _without_weight_gradients,
     divide_by_layer_norm,
@@ -24,6 +25,7 @@ from headwise.pruning.settings import PruneSettings
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import silence
 
+from ...watching.tiny import tiny
 from ..tiny_models import (
     STEP,
     assert_close,
@@ -343,3 +345,26 @@ def test_scores_over_their_layers_norm_have_norm_one_in_every_layer() -> None:
     heads = [HeadId(0, 0), HeadId(0, 1), HeadId(1, 0), HeadId(1, 0, "cross"), HeadId(1, 1)]
     found = divide_by_layer_norm(torch.tensor([3.0, 4.0, 0.0, 7.0, 0.0]), heads)
     assert_close(found, torch.tensor([0.6, 0.8, 0.0, 1.0, 0.0]), torch.float32)
+
+
+def test_parts_are_interactions_on_disjoint_examples() -> None:
+    model, objective = model_of("gpt2"), objective_of("gpt2")
+    inputs = tiny("gpt2", batch=PARTS + 3)[1]
+    whole = Evaluation.of_batches(model, objective, split(inputs, 5, PARTS - 2))
+    scores = gradients(whole, draws=4)
+    assert_close(
+        torch.stack(scores.parts).sum(0) / sum(scores.part_weights),
+        scores.interaction,
+        torch.float64,
+    )
+    lengths = inputs["input_ids"].shape[1] - 1
+    assert scores.part_weights == tuple(lengths * (1 + (part < 3)) for part in range(PARTS))
+    of_draws = []
+    generator = torch.Generator().manual_seed(0)
+    with _without_weight_gradients(model):
+        for sample in whole.samples:
+            of_draws.append(_per_example(whole, sample, 4, generator)[1])
+    effects = torch.cat(of_draws, 1)  # draws, examples, heads
+    for part in range(PARTS):
+        own = effects[:, part::PARTS].flatten(0, 1)
+        assert_close(scores.parts[part], own.T @ own / 4, torch.float64)

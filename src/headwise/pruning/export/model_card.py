@@ -112,7 +112,7 @@ def figures_section(record: PruneRecord) -> str:
     return (
         f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n"
         f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
-        f"{chosen}{corrected}. The {quality.unit} was measured on {text.report.size}, which decided "
+        f"{chosen}{corrected}. The {quality.unit} was measured on {text.report.size} that decided "
         f"nothing; ± is a standard error. {without}{random}"
         "`prune.json` has every figure; `plan.json` has the heads that were cut."
     )

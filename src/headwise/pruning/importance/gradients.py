@@ -24,6 +24,8 @@ from headwise.watching.gates import MeanOutputs, gate
 
 DRAWS = 8
 """Number of random scalars per example: with 400 examples, enough to rank the heads."""
+PARTS = 8
+"""Number of disjoint sets of examples whose interactions are also kept apart."""
 FLAT = 1e-3
 """A loss is at its minimum if its gradients are at most this share of the random scalars'."""
 
@@ -45,6 +47,10 @@ class Gradients:
     expected_error: Float[Tensor, " heads"]
     pull: Float[Tensor, " heads"]
     """E[dL/dg], the slope of the loss in each gate; 0 for a model that is compared with itself."""
+    parts: tuple[Float[Tensor, "heads heads"], ...] = ()
+    """`interaction` on disjoint sets of examples, as sums: example `n` is in part `n % PARTS`."""
+    part_weights: tuple[float, ...] = ()
+    """The weight of each part's examples: their sum times `interaction` is the sum of `parts`."""
 
     @property
     def expected(self) -> Float[Tensor, " heads"]:
@@ -64,19 +70,22 @@ def gradients(
     draws: int = DRAWS,
     seed: int = 0,
     means: MeanOutputs | None = None,
+    has_slopes: bool = True,
     advice: str = "",
     progress: Progress = no_progress,
 ) -> Gradients:
     """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
 
     With `means`, silencing a head leaves its mean output; otherwise, it leaves zeros. A model that
-    is compared with itself is at the minimum of the loss, where the gradient is 0.
-    Michel's score and Fisher information are then computed from the random scalars instead. The
-    error message for an objective without gradients ends with `advice`.
+    is compared with itself is at the minimum of the loss, where the gradient is 0. Michel's score
+    and Fisher information are then computed from the random scalars instead; so they are if
+    `has_slopes` is False, which leaves out the pass for the loss itself. The error message for an
+    objective without gradients ends with `advice`.
     """
     heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
-    interaction = torch.zeros(len(heads), len(heads), dtype=torch.float64)
+    parts = torch.zeros(PARTS, len(heads), len(heads), dtype=torch.float64)
+    num_examples = 0
     pull = torch.zeros(len(heads), dtype=torch.float64)
     weights, expected = list[Tensor](), list[Tensor]()
     scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel, then Fisher
@@ -84,10 +93,12 @@ def gradients(
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
             of_loss, of_draws, weight = _per_example(
-                evaluation, sample, draws, random, means, advice
+                evaluation, sample, draws, random, means, advice, has_slopes=has_slopes
             )
-            flat = of_draws.flatten(0, 1)
-            interaction += flat.T @ flat / draws
+            for row in range(min(PARTS, len(sample))):
+                flat = of_draws[:, row::PARTS].flatten(0, 1)
+                parts[(num_examples + row) % PARTS] += flat.T @ flat / draws
+            num_examples += len(sample)
             pull += of_loss.sum(0)
             weights.append(weight)
             expected.append((of_draws**2).mean(0) / 2 - of_loss)
@@ -106,9 +117,11 @@ def gradients(
         michel_error=_standard_error(michel),
         fisher=fisher.mean(0),
         fisher_error=_standard_error(fisher),
-        interaction=interaction / total,
+        interaction=parts.sum(0) / total,
         expected_error=_standard_error(residuals) * len(residuals) / total,
         pull=pull / total,
+        parts=tuple(parts),
+        part_weights=tuple(float(all_weights[part::PARTS].sum()) for part in range(PARTS)),
     )
 
 
@@ -119,6 +132,8 @@ def _per_example(
     random: torch.Generator,
     means: MeanOutputs | None,
     advice: str,
+    *,
+    has_slopes: bool,
 ) -> tuple[
     Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
 ]:
@@ -139,8 +154,8 @@ def _per_example(
                 "the objective's losses have no gradients: compute them without torch.no_grad and "
                 f"argmax{', or ' if advice else ''}{advice}"
             )
-        of_loss = by_gate(losses.sums.sum())
         of_draws = [by_gate(objective.draw(output, sample, random).sum()) for _ in range(draws)]
+        of_loss = by_gate(losses.sums.sum()) if has_slopes else torch.zeros_like(of_draws[0])
     return of_loss, torch.stack(of_draws), losses.weights.double().cpu()
 
 

@@ -3,14 +3,12 @@
 In: a model and text. Out: `Importance`, with exact ablation (zero and mean), Michel's score, Fisher
 information and the loss expected from the heads' interaction, each with a standard error; the
 interaction itself; groups of heads that can replace each other; and the cost of leaving only one
-head in each layer. `Importance` writes and reads its own folder.
+head in each layer. workload.py chooses which of these to measure.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -19,114 +17,35 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from headwise.errors import OptionError, OutputError
-from headwise.files import lock_folder, make_folder, write_aside
-from headwise.formats import format_count, replace_nonfinite
+from headwise.errors import OptionError
+from headwise.files import lock_folder, make_folder
+from headwise.formats import format_count, format_duration
 from headwise.head_table import HeadTable
-from headwise.heads import parse_heads
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
 from headwise.objectives.scored_model import open_scored_model
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.importance.gradients import gradients
-from headwise.pruning.importance.redundancy import (
-    RedundantHeads,
-    output_similarity,
-    redundant_groups,
+from headwise.pruning.importance.ablation import AddedLosses, ablate, added_losses
+from headwise.pruning.importance.gradients import Gradients, gradients
+from headwise.pruning.importance.importance_tables import (
+    LAYER_COLUMNS,
+    Importance,
+    check_importance_folder,
+)
+from headwise.pruning.importance.redundancy import Redundancy, find_redundancy
+from headwise.pruning.importance.workload import (
+    ABLATIONS,
+    WITHOUT_GRADIENTS,
+    ImportanceWork,
+    check_measures,
+    choose_work,
+    estimate_seconds,
 )
 from headwise.pruning.stages import PruneStage
 from headwise.reading.batch import Inputs
-from headwise.watching.gates import mean_outputs
+from headwise.watching.gates import MeanOutputs, mean_outputs
 from headwise.watching.running import in_evaluation
-
-FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv", "stand_ins.json")
-LAYER_COLUMNS = ("layer", "heads", "best", "added", "added_se", "shown")
-
-
-@dataclass(frozen=True, eq=False)
-class Importance:
-    """How much a model needs each head, by several measures."""
-
-    table: HeadTable
-    interaction: pd.DataFrame
-    """G, indexed by head name. The loss expected from cutting some heads is half the sum of G over
-    their rows and columns, minus the slopes of the loss in their gates."""
-    groups: tuple[RedundantHeads, ...]
-    layers: pd.DataFrame
-    """For each layer, the head that does best alone and the loss that silencing the rest adds."""
-
-    def _repr_html_(self) -> str:
-        return self.table._repr_html_()
-
-    def to_json(self) -> str:
-        """The tables and groups in one JSON document; numbers that are not finite become null."""
-        return json.dumps(
-            {
-                "about": self.table.about,
-                "heads": replace_nonfinite(self.table.df.drop(columns="roles").to_dict("records")),
-                "layers": replace_nonfinite(self.layers.to_dict("records")),
-                "stand_ins": _group_rows(self.groups),
-            }
-        )
-
-    def write(self, folder: Path, *, force: bool = False) -> None:
-        """Write each of `FILES` under a temporary name, then move it into place."""
-        check_importance_folder(folder, force=force)
-        make_folder(folder)
-        for name in FILES[:2]:
-            self.table.write(folder / name, force=True)
-        write_aside(folder / "interaction.csv", self.interaction.to_csv())
-        write_aside(folder / "layers.csv", self.layers.to_csv(index=False))
-        write_aside(folder / "stand_ins.json", json.dumps(_group_rows(self.groups), indent=1))
-
-    @classmethod
-    def read(cls, folder: Path) -> "Importance":
-        """The importance that `write` wrote to `folder`."""
-        absent = [name for name in FILES[2:] if not (folder / name).is_file()]
-        tables = [folder / name for name in FILES[:2] if (folder / name).is_file()]
-        if absent or not tables:
-            name = absent[0] if tables else FILES[0]
-            raise OptionError(
-                f"{folder} has no {name}: give a folder that headwise importance --out wrote"
-            )
-        table = HeadTable.read(tables[0])
-        if "zero" not in table.df:
-            raise OptionError(f"{tables[0]} is not an importance table: it has no column zero")
-        file = folder / "interaction.csv"
-        try:
-            interaction = pd.read_csv(file, index_col=0)
-            if not set(map(str, table.heads)) <= {*interaction.index} & {*interaction.columns}:
-                raise ValueError("it lacks some of the heads in the table")
-            file = folder / "layers.csv"
-            layers = pd.read_csv(file, dtype={"shown": str})
-            if not set(LAYER_COLUMNS) <= set(layers):
-                raise ValueError(f"its columns are {', '.join(map(str, layers))}")
-            file = folder / "stand_ins.json"
-            groups = [
-                RedundantHeads(**{**group, "heads": parse_heads(" ".join(group["heads"]))})
-                for group in json.loads(file.read_text("utf-8"))
-            ]
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            raise OptionError(f"{file} cannot be read: {error}") from error
-        return cls(table, interaction, tuple(groups), layers)
-
-
-def _group_rows(groups: Sequence[RedundantHeads]) -> list[dict[str, Any]]:
-    return [asdict(group) | {"heads": [str(head) for head in group.heads]} for group in groups]
-
-
-def check_importance_folder(folder: Path, *, force: bool) -> None:
-    """Raise if `folder` is a file, or if it has one of `FILES` and `force` is False."""
-    if folder.exists() and not folder.is_dir():
-        raise OptionError(f"{folder} is a file: give the name of a folder")
-    existing = [name for name in FILES if (folder / name).exists()]
-    if existing and not force:
-        raise OutputError(
-            f"{folder} already has {existing[0]}: choose another folder, or replace the tables "
-            "with --force (force=True in Python)"
-        )
 
 
 def importance(  # noqa: PLR0913 - all but the first two are keyword-only
@@ -140,6 +59,8 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     max_tokens: int = 4096,
     keeps_texts_whole: bool = False,
+    measures: str | Iterable[str] | None = None,
+    exact_tokens: int | None = None,
     progress: Progress = no_progress,
 ) -> Importance:
     """Measure how much the model needs each head on `texts`, or on `batches` of model inputs.
@@ -148,7 +69,12 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
     default, the model's class decides it. Without texts and batches, the built-in texts are used.
     With `keeps_texts_whole`, each text is an example of its own, as in `PruneSettings`.
     If `out` is set, the tables are also written to that folder; `force` replaces existing ones.
+
+    `measures` are some of zero, mean, michel, fisher, expected, stand_ins and best_alone, or all;
+    large models leave out mean and best_alone by default. Exact ablation (zero, mean, best_alone)
+    reads `exact_tokens` tokens, by default fewer than `max_tokens` in a large model.
     """
+    measures = check_measures(measures)
     folder = None if out is None else Path(out).expanduser()
     with ExitStack() as stack:
         if folder is not None:
@@ -165,43 +91,41 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
             evaluation = Evaluation.of_texts(
                 scored, documents, max_tokens=max_tokens, keeps_whole=keeps_texts_whole
             )
-        measured = measure_importance(scored, evaluation, progress=progress)
+        measured = measure_importance(
+            scored, evaluation, measures=measures, exact_tokens=exact_tokens, progress=progress
+        )
         if folder is not None:
             measured.write(folder, force=force)
         return measured
 
 
 def measure_importance(
-    loaded: LoadedModel, evaluation: Evaluation, *, progress: Progress = no_progress
+    loaded: LoadedModel,
+    evaluation: Evaluation,
+    *,
+    measures: Iterable[str] | None = None,
+    exact_tokens: int | None = None,
+    progress: Progress = no_progress,
 ) -> Importance:
-    """Measure how much an evaluation's loss depends on each head."""
+    """Measure how much an evaluation's loss depends on each head; see `importance`."""
     heads = evaluation.heads
     if not heads:
         raise OptionError(f"{loaded.name} has no heads left: there is nothing to measure")
     base = evaluation.finite_loss(loaded.name)
-    size = f"{format_count(len(heads), 'head')} on {evaluation.describe_size()}"
-    batches = len(evaluation.samples)
-    progress(f"measuring {size} in {batches:,} batch{'' if batches == 1 else 'es'}", 0, 0)
-    units = [(head,) for head in heads]
-    means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
-    scores = gradients(evaluation, progress=progress)
-    groups = redundant_groups(scores, output_similarity(evaluation))
-    zero = ablate(evaluation, units, progress=progress)
-    mean = ablate(evaluation, units, means=means, progress=progress)
-    columns = pd.DataFrame(
-        {name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")}
-    )
-    for name, losses in (("zero", zero), ("mean", mean)):
-        columns[[name, f"{name}_se"]] = losses
-    for name in ("michel", "fisher", "expected"):
-        columns[name] = getattr(scores, name).tolist()
-        columns[f"{name}_se"] = getattr(scores, f"{name}_error").tolist()
-    stand_ins = {
-        head: " ".join(str(other) for other in group.heads if other != head)
-        for group in groups
-        for head in group.heads
-    }
-    columns["stand_ins"] = [stand_ins.get(head, "") for head in heads]
+    work = choose_work(evaluation, measures, exact_tokens)
+    exact = work.exact
+    progress(_describe_work(evaluation, work), 0, 0)
+    scores, redundancy = None, Redundancy()
+    if work.draws:
+        scores = gradients(
+            evaluation, draws=work.draws, advice=WITHOUT_GRADIENTS, progress=progress
+        )
+    ablations = _measure_ablations(evaluation, work, progress)
+    if scores is not None and work.has("stand_ins"):
+        redundancy = find_redundancy(
+            evaluation, scores, exact, alone=ablations.get("zero"), progress=progress
+        )
+    layers = _best_alone(exact, progress) if work.has("best_alone") else None
     about = {
         "model": loaded.name,
         **loaded.about,
@@ -210,21 +134,97 @@ def measure_importance(
         "loss": base.value,
         "loss_se": base.error if math.isfinite(base.error) else None,
         "examples": evaluation.num_examples,
+        "measures": list(work.measures),
+        "left_out": list(work.left_out),
+        "tokens": evaluation.num_tokens,
+        "exact_examples": exact.num_examples,
+        "exact_tokens": exact.num_tokens,
+        "stand_ins_untested": redundancy.untested,
     }
-    names = list(map(str, heads))
-    interaction = pd.DataFrame(scores.interaction.numpy(), index=names, columns=names)
-    layers = _best_alone(evaluation, base, progress)
-    return Importance(HeadTable(columns, about), interaction, groups, layers)
+    columns = _head_columns(evaluation, work, ablations, scores, redundancy)
+    interaction = None
+    if scores is not None and work.has("expected", "stand_ins"):
+        names = list(map(str, heads))
+        interaction = pd.DataFrame(scores.interaction.numpy(), index=names, columns=names)
+    return Importance(HeadTable(columns, about), interaction, redundancy.groups, layers)
 
 
-def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> pd.DataFrame:
+def _describe_work(evaluation: Evaluation, work: ImportanceWork) -> str:
+    """The number of heads, tokens and batches, and about how long the measures take."""
+    size = f"{format_count(len(evaluation.heads), 'head')} on {evaluation.describe_size()}"
+    batches, exact = len(evaluation.samples), work.exact
+    size += f" in {batches:,} batch{'' if batches == 1 else 'es'}"
+    ablations = [name for name in ABLATIONS if work.has(name)]
+    if ablations and exact is not evaluation:
+        size += f" ({', '.join(ablations)} on {exact.describe_size()})"
+    return f"measuring {size}: {format_duration(estimate_seconds(evaluation, work))}"
+
+
+def _measure_ablations(
+    evaluation: Evaluation, work: ImportanceWork, progress: Progress
+) -> dict[str, AddedLosses]:
+    """Loss added by silencing each head, for zero and mean if they are to be measured."""
+    replacements: dict[str, MeanOutputs | None] = {}
+    if work.has("zero"):
+        replacements["zero"] = None
+    if work.has("mean"):
+        batches = [sample.inputs for sample in evaluation.samples]
+        replacements["mean"] = mean_outputs(evaluation.model, batches)
+    if not replacements:
+        return {}
+    units = [(head,) for head in evaluation.heads]
+    added = added_losses(work.exact, units, [*replacements.values()], progress=progress)
+    return dict(zip(replacements, added, strict=True))
+
+
+def _head_columns(
+    evaluation: Evaluation,
+    work: ImportanceWork,
+    ablations: Mapping[str, AddedLosses],
+    scores: Gradients | None,
+    redundancy: Redundancy,
+) -> pd.DataFrame:
+    """The table's columns: each measure with its standard error, and each head's stand-ins."""
+    heads = evaluation.heads
+    columns = pd.DataFrame(
+        {name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")}
+    )
+    for name, added in ablations.items():
+        columns[[name, f"{name}_se"]] = added.estimates()
+    for name in ("michel", "fisher", "expected"):
+        if scores is not None and work.has(name):
+            columns[name] = getattr(scores, name).tolist()
+            columns[f"{name}_se"] = getattr(scores, f"{name}_error").tolist()
+    if work.has("stand_ins"):
+        stand_ins = {
+            head: " ".join(str(other) for other in group.heads if other != head)
+            for group in redundancy.groups
+            for head in group.heads
+        }
+        columns["stand_ins"] = [stand_ins.get(head, "") for head in heads]
+    return columns
+
+
+def _best_alone(evaluation: Evaluation, progress: Progress) -> pd.DataFrame:
+    """The head of each layer that does best while the layer's other heads are silent."""
     objective, rows = evaluation.objective, []
+    base = evaluation.loss()
     layers = [list(heads) for _, heads in groupby(evaluation.heads, attrgetter("layer_name"))]
-    for number, heads in enumerate(layers):
-        progress(PruneStage.BEST_ALONE, number, len(layers))
-        others = [tuple(other for other in heads if other != head) for head in heads]
-        costs = ablate(evaluation, others) if len(heads) > 1 else [Estimate(0.0, 0.0)]
-        best, added = min(zip(heads, costs, strict=True), key=lambda pair: pair[1].value)
+    others = {
+        head: tuple(other for other in heads if other != head)
+        for heads in layers
+        for head in heads
+        if len(heads) > 1
+    }
+    estimates = ablate(
+        evaluation,
+        [*others.values()],
+        progress=lambda _, done, total: progress(PruneStage.BEST_ALONE, done, total),
+    )
+    costs = dict(zip(others, estimates, strict=True))
+    for heads in layers:
+        best = min(heads, key=lambda head: costs[head].value) if len(heads) > 1 else heads[0]
+        added = costs.get(best, Estimate(0.0, 0.0))
         quality = objective.quality(base.value + added.value)
         shown = f"{quality:.{2 if objective.unit == 'perplexity' else 4}f}"
         rows.append((best.layer_name, len(heads), str(best), added.value, added.error, shown))

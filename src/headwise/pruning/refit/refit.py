@@ -2,11 +2,12 @@
 
 In: an uncut model, the cut one, examples to fit on, and examples of other registers to choose the
 ridge with. Out: the cut model with adjusted output projections, and a `LayerFit` per projection.
-A strong ridge changes the weights little; the limit only adds to the bias what the cut heads output
-on average. Each layer gets the ridge whose worst register is best. Layers are fitted in order, each on the outputs of the layers refitted before it. A fit reduces the error in the residual
-stream after attention if the block adds attention's output unchanged to its input, otherwise the
-error in attention's output. The variant `wide` also fits the last linear layer of each feed-forward
-part. `normal_equations.py` solves the least-squares problems.
+A strong ridge changes the weights little; the limit corrects only the bias. Each layer gets the
+ridge whose worst register is best. Layers are fitted in order, each on the outputs of the layers
+refitted before it. A fit reduces the error in the residual stream after attention if the block adds
+attention's output unchanged to its input, otherwise the error in attention's output. The variant
+`wide` also fits the last linear layer of each feed-forward part. `normal_equations.py` solves the
+least-squares problems.
 """
 
 import math

@@ -90,7 +90,7 @@ class CutSearch:
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
     """Whether each layer's units must be cut in the order of `units`."""
-    rounds: int = 12
+    rounds: int = 8
     """Number of rounds that a full cut is divided into."""
     draws: int = 1
     """Number of random scalars per example; more examples tell more than more draws."""
@@ -237,7 +237,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
         now = replace(search, seed=search.seed + start, progress=report)
         with _silence_units(search, cut):
-            scores = measure_gradients(now, search.draws)
+            scores = measure_gradients(now, search.draws, has_slopes=False)
         matrix = member @ scores.interaction @ member.T
         added = matrix.diagonal() / 2
         for _ in range(min(step, count - start)):
@@ -331,13 +331,14 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 """Every method by name, the best first."""
 
 
-def measure_gradients(search: CutSearch, draws: int) -> Gradients:
+def measure_gradients(search: CutSearch, draws: int, *, has_slopes: bool = True) -> Gradients:
     """`gradients` for the model in its current state, in which heads may be silenced."""
     return gradients(
         search.evaluation,
         draws=draws,
         seed=search.seed,
         means=search.means,
+        has_slopes=has_slopes,
         advice="prune by ablation, greedy or random",
         progress=search.progress,
     )
