@@ -19,9 +19,14 @@ from headwise.objectives.own_text import sample_windows, why_not_sampled
 from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.gradients import gradients
+from headwise.pruning.importance.gradients import gradients, has_gradients
 from headwise.pruning.record import TextPart, TextUse
-from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
+from headwise.pruning.selection.methods import (
+    CutSearch,
+    costs_alone,
+    one_of_each_group,
+    whole_groups,
+)
 from headwise.pruning.settings import LEAST, PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.pruning.text_sets import (
@@ -258,10 +263,13 @@ def cut_search(
     )
     if _policy(settings.policy, counts, progress) == "groups":
         return search
-    advice = "choose policy groups, because policy even needs gradients"
-    scores = gradients(evaluation, draws=search.draws, means=means, advice=advice, progress=report)
-    expected = scores.interaction.diagonal() / 2
-    units = one_of_each_group(heads, counts, expected.tolist())
+    costs = costs_alone(search)
+    if has_gradients(evaluation):
+        scores = gradients(
+            evaluation, draws=search.draws, means=means, has_slopes=False, progress=report
+        )
+        costs = list(map(max, costs, (scores.interaction.diagonal() / 2).tolist()))
+    units = one_of_each_group(heads, counts, costs)
     return replace(search, units=units, is_nested=True)
 
 

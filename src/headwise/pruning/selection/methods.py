@@ -285,6 +285,12 @@ def _measure_directly(
     return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
 
 
+def costs_alone(search: CutSearch) -> list[float]:
+    """Loss that cutting each head by itself adds, measured directly."""
+    heads = replace(search, units=tuple((head,) for head in search.heads))
+    return [*_measure_directly(heads, (), range(len(search.heads))).values()]
+
+
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
     """Smallest exact ablation first, measured again after each cut."""
     cut, costs = list[int](), list[float]()
