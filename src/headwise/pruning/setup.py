@@ -131,8 +131,8 @@ def prepare_setup(
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
         other = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
-    for step in ("choose", "report"):
-        parts[step].whole.finite_loss(scored.name)
+    for step in ("choose", "report"):  # of one register: the whole takes long
+        next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
