@@ -83,8 +83,8 @@ def test_spearman_measures_the_model_that_it_is_given(cuts: Any, data: Any) -> N
     pairs = [
         data.ScoredPair(words(start, 5), words(3 * start, 6), start % 7) for start in range(40)
     ]
-    other = model_of("embedding")
-    for layer in other.encoder.layer:  # type: ignore[union-attr]
+    other: Any = model_of("embedding")
+    for layer in other.encoder.layer:
         layer.attention.output.dense.weight.data.zero_()
     uncut = cuts.similarity(scored, pairs, scored.model)[cuts.ALL]
     assert -100 < uncut < 100
@@ -116,6 +116,8 @@ def test_documents_take_turns_until_the_tokens_are_used_up(measures: Any, data: 
     ids = words_tokenizer()(long)["input_ids"]
     second = words_tokenizer()(words(70, 2 * LIMIT))["input_ids"]
     assert starts == {ids[0], ids[LIMIT], second[0], second[LIMIT]}, "two windows of each"
+    two = measures.evaluate_documents(scored, [documents[0], documents[2]], 2 * LIMIT)
+    assert {row[0] for row in rows(two.whole)} == {ids[0], second[0]}, "one window of each"
     whole = measures.evaluate_documents(scored, documents, 10**6)
     assert whole.whole.num_tokens == 7 * LIMIT + 20
 
