@@ -186,6 +186,7 @@ class PruneRecord:
                 name: {register: _cut_scores(part) for register, part in quality[name].items()}
                 for name in ("registers", "other_registers")
             },
+            **{name: _number(quality[name]) for name in ("random_lead", "random_lead_se")},
         }
         parts = {
             step: TextPart(**part | {"registers": tuple(part["registers"])})
@@ -211,4 +212,9 @@ def _cut_scores(values: Mapping[str, Any]) -> CutScores:
 
 
 def _score(values: Mapping[str, float | None]) -> Score:
-    return Score(**{name: math.nan if value is None else value for name, value in values.items()})
+    return Score(**{name: _number(value) for name, value in values.items()})
+
+
+def _number(value: float | None) -> float:
+    """A number in JSON; NaN for null, which stands for numbers that are not finite."""
+    return math.nan if value is None else value

@@ -214,6 +214,8 @@ def held_out_line(record: PruneRecord) -> str:
     """A line about the text that the scores were measured on."""
     part = record.text.report
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
+    if record.settings.keeps_texts_whole:
+        noun = "examples"
     source = "your text" if record.text.is_given else join_words(part.registers)
     return f"Measured on {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
 

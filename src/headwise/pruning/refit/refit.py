@@ -251,7 +251,8 @@ def best_correction(
 
     def share_left(rows: NormalEquations, correction: Correction) -> float:
         before = rows.mean_square
-        return rows.error_left(correction) / before if before else math.inf
+        share = rows.error_left(correction) / before if before else math.inf
+        return math.inf if math.isnan(share) else share
 
     best: tuple[float | None, Correction | None, NormalEquations] = (None, None, held_out[0])
     least = 1.0
@@ -260,7 +261,7 @@ def best_correction(
             break
         correction = fitted.solve(ridge)
         worst = max(held_out, key=lambda rows: share_left(rows, correction))
-        if share_left(worst, correction) < least:  # False if it is NaN
+        if share_left(worst, correction) < least:
             least = share_left(worst, correction)
             best = (ridge, correction, worst)
     return best
