@@ -25,7 +25,7 @@ EACH_FOLD = pytest.mark.parametrize("fold", range(FOLDS))
 
 @EACH_FOLD
 def test_no_builtin_register_serves_two_steps(fold: int) -> None:
-    sets = builtin_sets(fold)
+    sets = builtin_sets(fold, is_causal=True)
     registers = [name for step in STEPS for name in getattr(sets, step)]
     assert Counter(registers) == Counter((*PROSE, ROUGH, MANUAL))
     documents = [text for step in STEPS for texts in getattr(sets, step).values() for text in texts]
@@ -35,13 +35,13 @@ def test_no_builtin_register_serves_two_steps(fold: int) -> None:
 
 
 def test_each_prose_register_reports_in_exactly_one_fold() -> None:
-    reported = [name for fold in range(FOLDS) for name in builtin_sets(fold).report]
+    reported = [name for fold in range(FOLDS) for name in builtin_sets(fold, is_causal=True).report]
     assert Counter(reported) == Counter(PROSE)
 
 
 @EACH_FOLD
 def test_rough_text_and_the_manual_only_choose(fold: int) -> None:
-    assert {ROUGH, MANUAL} < {*builtin_sets(fold).choose}
+    assert {ROUGH, MANUAL} < {*builtin_sets(fold, is_causal=True).choose}
 
 
 def test_other_text_has_every_prose_register_and_the_manual() -> None:
@@ -54,9 +54,7 @@ def test_other_text_has_every_prose_register_and_the_manual() -> None:
 def paragraphs_of(sets: TextSets) -> dict[str, list[str]]:
     """The paragraphs of each step."""
     return {
-        step: [
-            part for text in getattr(sets, step)[OWN_TEXT] for part in split_paragraphs(text)
-        ]
+        step: [part for text in getattr(sets, step)[OWN_TEXT] for part in split_paragraphs(text)]
         for step in STEPS
     }
 

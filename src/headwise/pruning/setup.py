@@ -47,6 +47,9 @@ from headwise.watching.sites import find_sites
 CHECKED = 4
 """Number of examples on which a cut model is compared with the silenced one."""
 FEWEST_BATCHES = 4
+SENTENCE_DRAWS, WINDOW_DRAWS = 4, 2
+"""Number of random scalars per example while heads are chosen. A sentence is short, so more draws
+cost little."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,16 +131,18 @@ def prepare_setup(
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     elif texts is None and not settings.keeps_texts_whole:
-        parts = _evaluate_sets(scored, builtin_sets(settings.fold), settings)
-        if chooses and settings.samples_text and not why_not_sampled(scored):
+        is_causal = not why_not_sampled(scored)
+        sets = builtin_sets(settings.fold, is_causal=is_causal)
+        parts = _evaluate_sets(scored, sets, settings)
+        if is_causal and chooses and settings.samples_text:
             parts["choose"] = with_own_text(scored, parts["choose"], settings, progress)
     else:
         documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
         other = _evaluate_other(scored, settings)
-    for step in ("choose", "report"):
-        parts[step].whole.finite_loss(scored.name)
+    for step in ("choose", "report"):  # of one register: the whole takes long
+        next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
@@ -258,6 +263,7 @@ def cut_search(
         whole_groups(heads, counts),
         means,
         is_uniform=settings.is_uniform,
+        draws=SENTENCE_DRAWS if evaluation.objective.reads_sentences else WINDOW_DRAWS,
         seed=settings.seed,
         progress=report,
     )

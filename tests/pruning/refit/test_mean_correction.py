@@ -89,7 +89,10 @@ def first_output(model: nn.Module, inputs: Inputs) -> Tensor:
 def test_padding_does_not_change_the_correction(name: str) -> None:
     uncut = model_of(name)
     batch, alone = ragged(name, LENGTHS)
-    garbage = {**batch, "input_ids": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, 9)}
+    garbage = {
+        **batch,
+        "input_ids": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, 9),
+    }
     heads = parse_heads("L0H0 L0H1 L0H2")
     want = state_of(corrected(uncut, heads, alone))
     for batches in ([batch], [garbage]):

@@ -361,5 +361,7 @@ def test_progress_is_reported_per_layer() -> None:
     model, reports = model_of("gpt2"), []
     task = task_on(model, "gpt2", batch=2)
     samples = task.samples
-    refit(model, model, samples[:1], {"other": samples[1:]}, progress=lambda *at: reports.append(at))
+    refit(
+        model, model, samples[:1], {"other": samples[1:]}, progress=lambda *at: reports.append(at)
+    )
     assert reports == [("refitting layers", done, 3) for done in (0, 1, 2)]

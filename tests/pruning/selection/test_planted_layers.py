@@ -234,9 +234,7 @@ def test_the_only_useful_head_of_a_layer_is_in_no_unit(
 def test_prune_keeps_a_group_of_an_indispensable_layer(name: str, kv_heads: int) -> None:
     model = with_equal_groups(planted_model(name, kv_heads), kv_heads)
     layer = heads_of_planted(evaluation_of(model).heads)
-    pruned = prune(
-        model, cut=len(layer), batches=BATCHES, objective=Divergence(), settings=PRUNED
-    )
+    pruned = prune(model, cut=len(layer), batches=BATCHES, objective=Divergence(), settings=PRUNED)
     assert set(layer) > set(heads_of_planted(pruned.plan)) != set()
     assert_far_better_than_without(layer, pruned, model)
 
