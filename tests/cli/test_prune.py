@@ -7,11 +7,14 @@ import pandas as pd
 import pytest
 
 from headwise.files import lock_folder
-from headwise.formats import format_with_error
+from headwise.formats import join_words
 from headwise.head_table import HeadTable
 from headwise.models.loading import load
 from headwise.pruning.importance.workload import HEAD_MEASURES
+from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.text_sets import builtin_sets, other_texts
+from headwise.views.pruning import score_cell
 
 from ..models.test_loading import save
 from .hostile import SMALL
@@ -97,8 +100,8 @@ def test_prune_writes_a_model_with_its_proof(
     assert ran.code == 0, ran.err
     first, *stages = ran.err.splitlines()
     assert first == (
-        "headwise: cutting 6 of 18 heads, keeping 12: chosen on 60 tokens, corrected on 120 tokens, "
-        "measured on 60 tokens of other text"
+        "headwise: cutting 6 of 18 heads, keeping 12: chosen on 60 tokens, corrected on 120 "
+        "tokens, measured on 60 tokens of other text"
     )
     assert stages == [
         "headwise: choosing heads: backward passes",
@@ -177,33 +180,31 @@ def test_your_text_and_other_text_stand_side_by_side_with_standard_errors(
     amount = ("--cut", 6, "--out", tmp_path / "out")
     ran = headwise("prune", folder, "--text", text, *amount, *SMALL, "--held-tokens", 400)
     assert "on your text" in ran.out and "on other text" in ran.out
-    quality = json.loads((tmp_path / "out/prune.json").read_text("utf-8"))["quality"]
+    quality = PruneRecord.read(tmp_path / "out").quality
+    assert quality.other is not None
     for stage in ("uncut", "cut"):
-        cells = [
-            format_with_error(scores[stage]["value"], scores[stage]["value_se"])
-            for scores in (quality["scores"], quality["other"])
-        ]
+        cells = [score_cell(getattr(text, stage)) for text in (quality.scores, quality.other)]
         row = next(line for line in ran.out.splitlines() if line.strip().startswith(f"{stage} "))
-        assert row.split() == [stage, *" ".join(cells).split()]
-        assert "±" in cells[0]
+        assert row.split() == [stage, *" ".join(cells).split()] and "±" in cells[0]
     assert "median of 5" in ran.out and "Perplexity by register" in ran.out
-    registers = [name for name in quality["other_registers"] if f"\n {name} " in ran.out]
-    assert len(registers) == 13
+    lines = {line.split()[0] for line in ran.out.splitlines() if line.strip()}
+    assert {*quality.other_registers} == {*other_texts()} <= lines
 
 
 def test_builtin_text_is_one_column_and_samples_can_be_left_out(
     headwise: Runner, folder: Path, tmp_path: Path
 ) -> None:
+    registers = [*builtin_sets(is_causal=True).report]
     for options, has_samples in (((), True), (("--no-samples",), False)):
         out = tmp_path / str(has_samples)
         amount = ("--cut", 6, "--out", out, "--refit", "none", *options)
         ran = headwise("prune", folder, *amount, *SMALL)
         assert ran.code == 0, ran.err
         assert ("sampling text from the model" in ran.err) == has_samples
-        assert "on other text" not in ran.out and "news, letters and captions" in ran.out
+        assert "on other text" not in ran.out and join_words(registers) in ran.out
         text = json.loads((out / "prune.json").read_text("utf-8"))["text"]
         assert ("samples" in text["choose"]["registers"]) == has_samples
-        assert text["report"]["registers"] == ["news", "letters", "captions"]
+        assert text["report"]["registers"] == registers
 
 
 def test_warnings_are_printed(
@@ -212,7 +213,7 @@ def test_warnings_are_printed(
     monkeypatch.setattr("headwise.pruning.record.Quality.beats_random", False)
     ran = headwise("prune", folder, "--text", text, "--cut", 6, "--dry-run", *SMALL)
     words = " ".join(ran.out.split())
-    assert "The cut is not clearly better than the same number of heads chosen at random" in words
+    assert "not clearly better than the same number of heads cut at random" in words
 
 
 def test_groups_of_a_model_with_one_kv_head_are_refused(

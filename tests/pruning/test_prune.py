@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from headwise.errors import ModelError, OptionError, OutputError
-from headwise.formats import format_with_error, join_words
+from headwise.formats import join_words
 from headwise.heads import HeadId
 from headwise.models.loading import load
 from headwise.pruning import prune as pruning
@@ -91,9 +91,9 @@ def test_directory_records_how_it_was_made(
         ("its maker's own data", record.quality.scores),
         ("other text", record.quality.other),
     ):
-        ends = (scores.uncut, scores.final)
-        before, after = (format_with_error(score.value, score.value_se) for score in ends)
-        assert f"| perplexity, on {words} | {before} | {after} |" in card
+        cells = f"{scores.uncut.text} | {scores.final.text}"
+        assert f"| perplexity, on {words} | {cells} |" in card
+    assert "±" in record.quality.scores.final.text
     assert f"was measured on {record.text.report.tokens:,} tokens that decided nothing" in card
     assert record.amount == Amount(keep=0.5)
     assert "Heads have new numbers" in card
@@ -127,7 +127,7 @@ def test_record_has_the_sizes_of_both_models(
 def test_record_has_scores_by_register_with_standard_errors(
     shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
 ) -> None:
-    found, out, model, _ = shipped
+    found, out, _, _ = shipped
     quality = found.record.quality
     assert quality.registers == {"given": quality.scores}
     assert quality.other is not None and {*quality.other_registers} == {*other_texts()}
@@ -433,8 +433,8 @@ def test_card_compares_the_cut_with_random_ones_and_with_no_correction() -> None
     cut, median = quality.scores.cut, quality.random_median
     assert median is not None
     assert "mean outputs were added to the biases" in card
-    assert f"Without the correction it is {format_with_error(cut.value, cut.value_se)}. " in card
-    assert f"at random it is {format_with_error(median.value, median.value_se)}. " in card
+    assert f"Without the correction it is {cut.text}. " in card
+    assert f"at random it is {median.text}. " in card
 
 
 # The curve.
@@ -477,7 +477,7 @@ def test_named_heads_are_not_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_builtin_registers_report_apart(tmp_path: Path) -> None:
     settings = replace(SMALL, fold=1)
     found = pruned(model_of("llama"), tmp_path / "out", cut=6, texts=None, settings=settings)
-    sets = builtin_sets(1)
+    sets = builtin_sets(1, is_causal=True)
     assert {*found.record.quality.registers} == {*sets.report}
     assert found.record.quality.other is None
     text = json.loads((tmp_path / "out/prune.json").read_text("utf-8"))["text"]

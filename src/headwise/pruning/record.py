@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.files import read_text, write_aside
-from headwise.formats import replace_nonfinite
+from headwise.formats import format_number, format_with_error, replace_nonfinite
 from headwise.heads import HeadId, parse_heads
 from headwise.pruning.export.sizes import Sizes, Speed
 from headwise.pruning.refit.refit import LayerFit
@@ -21,6 +21,8 @@ from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.text_sets import OWN_TEXT
 
 FILE = "prune.json"
+ROUNDING = 1e-5
+"""Smaller standard errors are rounding errors, for instance of a model compared with itself."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,13 @@ class Score:
     value: float
     value_se: float
     """Standard error of `value`."""
+
+    @property
+    def text(self) -> str:
+        """The value, with its standard error unless that is unknown or a rounding error."""
+        if not ROUNDING < self.value_se < math.inf:
+            return format_number(self.value, 4)
+        return format_with_error(self.value, self.value_se)
 
 
 @dataclass(frozen=True)
