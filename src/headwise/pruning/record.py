@@ -113,7 +113,7 @@ class Quality:
     random_lead_se: float = math.nan
     """Standard error of that difference, over the same examples."""
     correction: str = "none"
-    """What was kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
+    """The correction kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
     `none`."""
     is_dropped: bool = False
     """Whether corrections were fitted but not kept, because they did not help everywhere."""

@@ -41,7 +41,7 @@ class LayerFit:
 
     layer: str
     kind: str
-    """What was corrected: `weights`, only the `bias`, or `nothing` if no correction helped in every
+    """The part that was corrected: `weights`, `bias` alone, or `nothing` if none helped in every
     register not used for fitting."""
     ridge: float | None
     """None if the weights were not corrected."""

@@ -85,7 +85,7 @@ class CutSearch:
     registers: RegisterEvaluation
     units: tuple[Unit, ...]
     means: MeanOutputs | None = None
-    """What cut heads are replaced with, if their mean outputs will be added to the biases."""
+    """Outputs to put in the place of cut heads, if these will be added to the biases."""
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
