@@ -41,7 +41,7 @@ from headwise.watching.running import in_evaluation
 
 SHARES = {"minilm": (0.25, 0.5, 0.75), "smollm2": (0.1, 0.2, 1 / 3, 0.5)}
 TIMED = {"minilm": SHARES["minilm"], "smollm2": (0.2, 0.5)}
-SETTINGS = {"minilm": PruneSettings(held_tokens=12288), "smollm2": PruneSettings()}
+SETTINGS = {"minilm": PruneSettings(held_tokens=6144), "smollm2": PruneSettings()}
 METHODS = ("ablation", "michel", "quadratic", BEST)
 RANDOM = f"random, median of {RANDOM_ORDERS} (range)"
 BATCHES, POSITIONS = (1, 16), 512

@@ -201,9 +201,9 @@ def quality_markdown(record: dict[str, Any]) -> str:
     if record["unit"] != "cosine":
         measure = f"perplexity as a multiple of the uncut model's ({record['uncut']:.1f})"
     sentence = (
-        f"`{record['model']}`, {measure}, with zeros / with mean outputs in place of the cut heads; "
-        f"chosen on {chosen['tokens']:,} tokens of {join_words(chosen['registers'])}, measured on "
-        f"{report['tokens']:,} tokens of {join_words(report['registers'])}:"
+        f"`{record['model']}`, {measure}, with zeros / with mean outputs in place of the cut "
+        f"heads; chosen on {chosen['tokens']:,} tokens of {join_words(chosen['registers'])}, "
+        f"measured on {report['tokens']:,} tokens of {join_words(report['registers'])}:"
     )
     return f"{sentence}\n\n{markdown(quality_lines(record))}"
 
