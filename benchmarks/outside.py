@@ -2,9 +2,13 @@
 
 Reads public data sets from a folder, in their usual formats (see outside_data.py), and prints one
 table: the claim, the figure on our own text, the figure on that text, and the baseline there.
+With `--cut` it checks cuts instead of roles: on sentence pairs for embedding models, on whole
+documents for causal models, in one table per file.
 
     python benchmarks/outside.py --data FOLDER
     python benchmarks/outside.py smollm2 --data FOLDER --json outside.json
+    python benchmarks/outside.py minilm --data FOLDER --cut 25% 50% 75%
+    python benchmarks/outside.py smollm2 --data FOLDER --cut 20% 33% 50% --max-tokens 16384
 """
 
 import argparse
@@ -17,12 +21,16 @@ from pathlib import Path
 import numpy as np
 import outside_data
 import pandas as pd
-import torch
-from rich.console import Console
+from outside_cuts import CutCheck, run_cuts
+from outside_measures import spearman
+from transfer import parse_share
 
 import headwise
 from headwise.drawing.table import Table
+from headwise.errors import HeadwiseError, OptionError
+from headwise.files import write_aside
 from headwise.formats import replace_nonfinite
+from headwise.views.terminal import quiet_console, say, show_table
 
 
 @dataclass(frozen=True)
@@ -71,41 +79,17 @@ def best_coreference(data: str, relations: pd.DataFrame) -> Check:
     return Check(claim, data, float("nan"), best["accuracy"], best["baseline_accuracy"], None)
 
 
-def spearman(model: str, pairs: list[outside_data.ScoredPair]) -> float:
-    """Rank correlation of people's scores with the cosine of mean-pooled embeddings."""
-    loaded = headwise.load(model, keeps_head=False)
-    texts = [text for pair in pairs for text in (pair.first, pair.second)]
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    pooled = torch.empty(len(texts), loaded.model.config.hidden_size)
-    with torch.inference_mode():
-        for start in range(0, len(order), 64):
-            batch = order[start : start + 64]
-            inputs = loaded.tokenizer(
-                [texts[index] for index in batch],
-                padding=True,
-                truncation=True,
-                return_tensors="pt",
-            )
-            states = loaded.model(**inputs).last_hidden_state
-            mask = inputs["attention_mask"][..., None].to(states)
-            pooled[batch] = (states * mask).sum(1) / mask.sum(1)
-    cosines = torch.nn.functional.cosine_similarity(pooled[::2], pooled[1::2]).numpy()
-    scores = np.array([pair.score for pair in pairs])
-    ranks = [pd.Series(values).rank().to_numpy() for values in (cosines, scores)]
-    return float(np.corrcoef(*ranks)[0, 1])
-
-
 def check_folder(model: str, folder: Path, table: headwise.HeadTable) -> Iterator[Check]:
     """Every check that the files in a folder allow."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(filter(Path.is_file, folder.iterdir())):
         coreference: list[headwise.ProbeSentence] = []
         if path.suffix == ".conllu":
             yield from role_checks(table, "syntactic", path.name, relations_of(model, str(path)))
             coreference = outside_data.read_entities(path)
-        elif {".tsv", ".txt", ".csv"} & set(path.suffixes):
+        elif outside_data.TABULAR & set(path.suffixes):
             coreference = outside_data.read_gap(path) or outside_data.read_bracketed(path)
             if pairs := outside_data.read_pairs(path):
-                score = spearman(model, pairs)
+                score = spearman(headwise.load(model, keeps_head=False), pairs)
                 nan = float("nan")
                 yield Check(f"similarity of {len(pairs):,} pairs", path.name, nan, score, nan, None)
         if coreference:
@@ -146,25 +130,52 @@ def summary(checks: Sequence[Check]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    """Scan the model on headwise's own text, check its claims on a folder, print the table."""
+def run_roles(model: str, folder: Path) -> list[Check]:
+    """Scan the model on headwise's own text, check its roles on a folder, print the table."""
+    checks = list(check_folder(model, folder, headwise.scan(model)))
+    if not checks:
+        raise OptionError(f"{folder} has no file in a known format")
+    console = quiet_console()
+    show_table(console, as_table(checks))
+    for line in summary(checks):
+        say(console, line)
+    return checks
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Check roles or cuts, and write the checks to a file if one is given."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", nargs="?", default="minilm")
     parser.add_argument("--data", type=Path, required=True, help="folder with public data sets")
     parser.add_argument("--json", type=Path, help="also write the checks to this file")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--cut",
+        nargs="+",
+        type=parse_share,
+        help="check cuts of these shares of the heads, such as 25%% 50%%, instead of roles",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=16_384,
+        help="with --cut: tokens per file of documents, spread over all of them (%(default)s)",
+    )
+    given = parser.parse_args(arguments)
     if not given.data.is_dir():
         parser.error(f"{given.data} is not a folder")
-    checks = list(check_folder(given.model, given.data, headwise.scan(given.model)))
-    if not checks:
-        parser.error(f"{given.data} has no file in a known format")
-    console = Console(highlight=False)
-    console.print(as_table(checks).to_rich())
-    for line in summary(checks):
-        console.print(line)
-    if given.json:
-        values = replace_nonfinite([asdict(check) for check in checks])
-        given.json.write_text(json.dumps(values, indent=1))
+    if given.json and not given.json.parent.is_dir():
+        parser.error(f"{given.json.parent} is not a folder")
+    try:
+        checks: Sequence[Check | CutCheck] = (
+            run_cuts(given.model, given.data, given.cut, given.max_tokens)
+            if given.cut
+            else run_roles(given.model, given.data)
+        )
+        if given.json:
+            values = replace_nonfinite([asdict(check) for check in checks])
+            write_aside(given.json, json.dumps(values, indent=1))
+    except HeadwiseError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""Readers for public data sets in their usual formats, as ProbeSentences or scored pairs.
+"""Readers for public data sets in their usual formats: ProbeSentences, scored pairs, documents.
 
-- `.conllu`: dependencies, read by headwise; and coreference, if MISC has `Entity=` as in GUM.
+- `.conllu`: dependencies, read by headwise; coreference, if MISC has `Entity=` as in GUM; and whole
+  documents, if `# newdoc` says where they begin.
 - bracketed sentences, as in WinoBias: `[The nurse] told the driver that [she] was late.`
 - `.tsv` with GAP's columns: a text, a pronoun and two names with offsets.
 - SICK: tab-separated, with the columns sentence_A, sentence_B and relatedness_score.
-- STS: tab-separated lines of score, sentence, sentence.
+- STS: tab-separated, with the columns score, sentence1 and sentence2, or without names of columns:
+  score, sentence, sentence, which may come after genre, file, year and number.
+- `.txt` in no other format: one document.
 """
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +21,24 @@ from typing import NamedTuple
 from conllu import TokenList, parse
 
 from headwise import Arc, ProbeSentence
+from headwise.files import read_text
 
 COREFERENCE = "coreference"
 PERSONAL = frozenset("he him his she her hers it its they them their theirs".split())
 SENTENCES_BACK = 2
+TABULAR = {".tsv", ".txt", ".csv"}
+"""Parts of the names of files that may have pairs or bracketed sentences, such as .txt.dev."""
+GAP_COLUMNS = {"Text", "Pronoun-offset", "A-coref", "B-coref"}
+PAIR_COLUMNS = (
+    ("sentence_A", "sentence_B", "relatedness_score"),
+    ("sentence1", "sentence2", "score"),
+)
+"""Names of the columns of SICK and STS."""
+SCORE_COLUMNS = (0, 4)
+"""Places of the score in STS files that do not name their columns; the sentences follow it."""
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_COMMENT = re.compile(r"#\s*(newdoc|newpar|text)(?:\s+id)?\s*(?:=\s*(.*))?")
+_REGISTER = re.compile(r"[A-Z]\w*?_([a-z]+)_.+")
 _WORD = re.compile(r"\w+(?:[-'.,]\w+)*|[^\w\s]")
 _MENTION = re.compile(r"\((?P<open>\w+)-(?P<type>[a-z]+)[^()]*(?P<single>\))?|(?P<close>\w+)\)")
 _BRACKETED = re.compile(r"\[([^\]]+)\]")
@@ -35,6 +53,13 @@ class ScoredPair(NamedTuple):
     score: float
 
 
+class OutsideDocument(NamedTuple):
+    """A whole text, and its register if the name of the document states one, else ""."""
+
+    register: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Mention:
     """A mention of an entity: the word that stands for it, among the words of a document."""
@@ -47,21 +72,55 @@ class Mention:
 
 def read_pairs(path: Path) -> list[ScoredPair]:
     """The pairs of a SICK or STS file; empty if it has another format."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row]
-    if rows and "relatedness_score" in rows[0]:
-        columns = [
-            rows[0].index(name) for name in ("sentence_A", "sentence_B", "relatedness_score")
-        ]
-        picked = [
-            [row[column] for column in columns] for row in rows[1:] if len(row) > max(columns)
-        ]
-        return [ScoredPair(first, second, float(score)) for first, second, score in picked]
-    pairs = []
+    rows = [line.split("\t") for line in read_text(path).split("\n") if line.strip()]
+    if not rows:
+        return []
+    for names in PAIR_COLUMNS:
+        if set(names) <= set(rows[0]):
+            return list(_scored_pairs(rows[1:], [rows[0].index(name) for name in names]))
+    for column in SCORE_COLUMNS:
+        pairs = list(_scored_pairs(rows, [column + 1, column + 2, column]))
+        if len(pairs) == len(rows):
+            return pairs
+    return []
+
+
+def _scored_pairs(rows: list[list[str]], columns: list[int]) -> Iterator[ScoredPair]:
+    """The pairs in the rows that have all columns and a number as the score."""
     for row in rows:
-        if len(row) >= 3 and re.fullmatch(r"\d+(\.\d+)?", row[0]):
-            pairs.append(ScoredPair(row[1], row[2], float(row[0])))
-    return pairs if len(pairs) == len(rows) else []
+        if len(row) > max(columns) and _NUMBER.fullmatch(row[columns[2]]):
+            yield ScoredPair(row[columns[0]], row[columns[1]], float(row[columns[2]]))
+
+
+def read_documents(path: Path) -> list[OutsideDocument]:
+    """The documents of a CoNLL-U file, or a text file as one document, without one-word documents.
+
+    A blank line separates the paragraphs of a document.
+    """
+    text = read_text(path)
+    documents = list(_treebank_documents(text))
+    if path.suffix != ".conllu":
+        documents = [OutsideDocument("", text)]
+    return [document for document in documents if len(document.text.split()) > 1]
+
+
+def _treebank_documents(text: str) -> Iterator[OutsideDocument]:
+    """The documents in the comments of a CoNLL-U file."""
+    documents: list[tuple[str, list[list[str]]]] = []
+    for line in text.split("\n"):
+        comment = _COMMENT.fullmatch(line)
+        if comment and comment[1] == "newdoc":
+            name = _REGISTER.fullmatch(comment[2] or "")
+            documents.append((name[1] if name else "", [[]]))
+        elif comment and documents:
+            paragraphs = documents[-1][1]
+            if comment[1] == "newpar":
+                paragraphs.append([])
+            elif comment[2]:
+                paragraphs[-1].append(comment[2])
+    for register, paragraphs in documents:
+        joined = (" ".join(sentences) for sentences in paragraphs if sentences)
+        yield OutsideDocument(register, "\n\n".join(joined))
 
 
 def read_bracketed(path: Path) -> list[ProbeSentence]:
@@ -69,7 +128,7 @@ def read_bracketed(path: Path) -> list[ProbeSentence]:
 
     The other candidate is a noun that other sentences of the file mark.
     """
-    lines = [_NUMBERED.sub("", line) for line in path.read_text("utf-8").splitlines()]
+    lines = [_NUMBERED.sub("", line) for line in read_text(path).splitlines()]
     split = [_BRACKETED.split(line) for line in lines]
     marked = [parts for parts in split if len(parts) == 5]  # before, first, between, second, after
     nouns = {parts[1].split()[-1].lower() for parts in marked if parts[1].split()}
@@ -93,13 +152,11 @@ def read_bracketed(path: Path) -> list[ProbeSentence]:
 
 def read_gap(path: Path) -> list[ProbeSentence]:
     """Passages in GAP's format in which one of two names is the pronoun's antecedent."""
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t")
-        if not {"Text", "Pronoun-offset", "A-coref", "B-coref"} <= set(reader.fieldnames or ()):
-            return []
-        rows = list(reader)
+    text = read_text(path)
+    if not GAP_COLUMNS <= set(text.partition("\n")[0].split("\t")):
+        return []
     sentences = []
-    for row in rows:
+    for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
         is_gold = {name: row[f"{name}-coref"].upper() == "TRUE" for name in "AB"}
         if is_gold["A"] == is_gold["B"]:
             continue
@@ -126,7 +183,7 @@ def read_entities(path: Path) -> list[ProbeSentence]:
     in the same sentence or the two before it. A passage has one pronoun.
     """
     passages, document = [], list[TokenList]()
-    for sentence in parse(path.read_text("utf-8")):
+    for sentence in parse(read_text(path)):
         if any(key.startswith("newdoc") for key in sentence.metadata):
             document = []
         document.append(sentence)

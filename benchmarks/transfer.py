@@ -11,14 +11,17 @@ the cut heads' mean outputs in the biases, and of the model that `headwise prune
 
 import argparse
 import copy
+import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console
 from torch import nn
 
 from headwise.drawing.table import Table
+from headwise.errors import HeadwiseError, OptionError
 from headwise.heads import HeadId
 from headwise.objectives.own_text import why_not_sampled
 from headwise.objectives.registers import RegisterEvaluation
@@ -26,8 +29,8 @@ from headwise.objectives.scored_model import ScoredModel, open_scored_model
 from headwise.pruning.prune import cut_and_refit
 from headwise.pruning.refit.mean_correction import add_mean_outputs
 from headwise.pruning.selection.curve import RANDOM_ORDERS
-from headwise.pruning.selection.methods import BEST, order_units, random_cut
-from headwise.pruning.settings import PruneSettings
+from headwise.pruning.selection.methods import BEST, CutSearch, order_units, random_cut
+from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.setup import (
     PruneSetup,
     cut_search,
@@ -37,11 +40,13 @@ from headwise.pruning.setup import (
 )
 from headwise.pruning.surgery.cut import cut as cut_heads
 from headwise.pruning.text_sets import FOLDS
-from headwise.reading.corpus import MANUAL, ROUGH, calibration_texts
+from headwise.reading.corpus import MANUAL, ROUGH, calibration_texts, corpus
 from headwise.watching.gates import silence
 from headwise.watching.running import in_evaluation
 
 Measure = Callable[[nn.Module], float]
+Measures = Callable[[nn.Module], Mapping[str, float]]
+"""Several figures of a model by name, from one pass over the text."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,16 @@ class CutFigures:
         cut, mean, result = (f"{each:.{digits}f}" for each in (self.cut, self.mean, self.result))
         return [f"{self.uncut:.{digits}f}", random, cut, mean, result]
 
+    def relative(self) -> "CutFigures":
+        """The figures as multiples of the uncut model's."""
+        random = [each / self.uncut for each in self.random]
+        rest = (each / self.uncut for each in (self.cut, self.mean, self.result))
+        return CutFigures(1.0, random, *rest)
+
 
 KINDS = ("news", "fiction", "science", "dialogue", ROUGH, MANUAL)
 """Registers to choose heads on, one at a time."""
+ALL = "all text"
 COLUMNS = ("uncut", "random, median and range", "cut", "cut + mean", "result")
 
 
@@ -87,47 +99,68 @@ class CutModels:
         return cls(setup, heads, mean, result.model, result.correction)
 
     def figures(self, measure: Measure) -> CutFigures:
-        """A measure of all models."""
+        """One figure of all models."""
+        return self.figures_by_name(lambda model: {"": measure(model)})[""]
+
+    def figures_by_name(self, measures: Measures) -> dict[str, CutFigures]:
+        """Several figures of all models; each model is measured once."""
         uncut = self.setup.scored.model
 
-        def silenced(heads: Sequence[HeadId]) -> float:
+        def silenced(heads: Sequence[HeadId]) -> Mapping[str, float]:
             with silence(uncut, heads):
-                return measure(uncut)
+                return measures(uncut)
 
         seeds = range(1, RANDOM_ORDERS + 1)
         random = [silenced(random_cut(self.setup.search, self.heads, seed)) for seed in seeds]
-        return CutFigures(
-            measure(uncut), random, silenced(self.heads), measure(self.mean), measure(self.result)
-        )
+        whole, cut = measures(uncut), silenced(self.heads)
+        mean, result = measures(self.mean), measures(self.result)
+        return {
+            name: CutFigures(
+                whole[name], [each[name] for each in random], cut[name], mean[name], result[name]
+            )
+            for name in whole
+        }
+
+
+def count_units(search: CutSearch, share: float) -> int:
+    """Number of units in a share of all heads; raises OptionError if it cannot be cut."""
+    total, size = len(search.heads), len(search.units[0])
+    cuttable = sum(len(unit) for unit in search.cuttable)
+    count = Amount(cut=round(share * total)).head_count(total, cuttable) or 0
+    if count < size:
+        raise OptionError(f"{share:.0%} of {total} heads is less than the smallest cut, {size}")
+    return count // size
 
 
 def cut_models(setup: PruneSetup, shares: Sequence[float]) -> Iterator[tuple[float, CutModels]]:
     """The models for each share of heads to cut, from one search."""
-    total, size = len(setup.search.heads), len(setup.search.units[0])
-    counts = {share: round(share * total) // size for share in shares}
+    counts = {share: count_units(setup.search, share) for share in shares}
     order = order_units(BEST, setup.search, count=max(counts.values()))
     for share, count in counts.items():
         yield share, CutModels.of(setup, order.first(count))
 
 
+def register_quality(text: RegisterEvaluation, model: nn.Module) -> dict[str, float]:
+    """A model's quality on all of the text, named `ALL`, and on each register."""
+    losses, quality = text.with_model(model).losses(), text.whole.objective.quality
+    estimates = {ALL: losses.overall, **losses.by_register}
+    return {name: quality(estimate.value) for name, estimate in estimates.items()}
+
+
 def fold_tables(
     scored: ScoredModel, settings: PruneSettings, shares: Sequence[float], folds: Sequence[int]
 ) -> Iterator[Table]:
-    """For each fold, the quality on its reporting registers and on the manual."""
+    """For each fold, the quality on its reporting registers and on other pages of the manual."""
+    used = set(calibration_texts()[MANUAL])
+    manual = {MANUAL: [text for text in corpus(MANUAL)[MANUAL] if text not in used]}
     for fold in folds:
         setup = prepare_setup(scored, replace(settings, fold=fold))
-        manual = {MANUAL: calibration_texts()[MANUAL]}
         extra = evaluate_texts(scored, manual, settings.held_tokens // 3, settings.seed)
         text = RegisterEvaluation({**setup.report.parts, **extra.parts})
-        quality, digits = setup.objective.quality, 2 if setup.objective.unit == "perplexity" else 4
+        digits = 2 if setup.objective.unit == "perplexity" else 4
         for share, models in cut_models(setup, shares):
-            rows = []
-            for name, part in text.parts.items():
-
-                def measure(model: nn.Module, part=part) -> float:  # noqa: ANN001 - Evaluation
-                    return quality(part.with_model(model).loss().value)
-
-                rows.append((name, *models.figures(measure).cells(digits)))
+            figures = models.figures_by_name(partial(register_quality, text))
+            rows = [(name, *figures[name].cells(digits)) for name in text.parts]
             title = f"{setup.objective.unit}, {share:.0%} of heads cut, fold {fold}: "
             title += f"correction kept: {models.correction}"
             yield Table(title, ("register", *COLUMNS), rows, COLUMNS)
@@ -152,17 +185,24 @@ def kinds_table(scored: ScoredModel, settings: PruneSettings, share: float) -> T
     for name in (*chosen.parts, "all together"):
         parts = chosen.parts if name == "all together" else {name: chosen.parts[name]}
         search = cut_search(RegisterEvaluation(parts), settings)
-        count = round(share * len(search.heads)) // len(search.units[0])
+        count = count_units(search, share)
         heads = order_units(BEST, search, count=count).first(count)
         losses = tested.losses(heads, means=search.means)
         rows.append((name, *(f"{value:.3f}" for value in losses.increases(base).values())))
     columns = ("chosen on", *tested.parts)
-    return Table(f"nats added by cutting {share:.0%}", columns, rows, columns[1:])
+    title = f"{scored.objective.name} added by cutting {share:.0%} of heads"
+    return Table(title, columns, rows, columns[1:])
 
 
 def parse_share(text: str) -> float:
-    """A share such as 25% or 0.25."""
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    """A share such as 25% or 0.25; raises ArgumentTypeError unless it is between 0 and 1."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share of the heads, such as 25% or 0.25")
+    return share
 
 
 def main() -> None:
@@ -170,18 +210,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", nargs="?", default="minilm")
     parser.add_argument("--cut", nargs="+", type=parse_share, default=[0.25, 0.5, 0.75])
-    parser.add_argument("--folds", nargs="+", type=int, default=range(FOLDS))
+    parser.add_argument("--folds", nargs="+", type=int, choices=range(FOLDS), default=range(FOLDS))
     parser.add_argument("--tokens", type=int, default=4096, help="held-out tokens")
     parser.add_argument("--kinds", action="store_true", help="choose on each kind alone instead")
     given = parser.parse_args()
-    console, settings = Console(highlight=False, width=120), PruneSettings(held_tokens=given.tokens)
-    scored = open_scored_model(given.model)
-    with in_evaluation(scored.model):
-        if given.kinds:
-            console.print(kinds_table(scored, settings, given.cut[0]).to_rich())
-            return
-        for table in fold_tables(scored, settings, given.cut, given.folds):
-            console.print(table.to_rich())
+    console = Console(highlight=False, width=120)
+    try:
+        settings, scored = PruneSettings(held_tokens=given.tokens), open_scored_model(given.model)
+        with in_evaluation(scored.model):
+            tables = fold_tables(scored, settings, given.cut, given.folds)
+            if given.kinds:
+                tables = (kinds_table(scored, settings, share) for share in given.cut)
+            for table in tables:
+                console.print(table.to_rich())
+    except HeadwiseError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -249,43 +249,6 @@ def sick(*pairs: tuple[str, str, float]) -> str:
     return tsv(SICK_COLUMNS, *rows)
 
 
-def test_pairs_of_sick_are_read_by_the_names_of_its_columns(data: Any, tmp_path: Path) -> None:
-    assert data.read_pairs(write(tmp_path / "SICK.txt", sick(*SIMILAR))) == SIMILAR
-    columns = ["relatedness_score", "pair_ID", "sentence_B", "sentence_A"]
-    row = [3.7, 1, "The second one.", '"Go," he said.']
-    file = write(tmp_path / "SICK.txt", tsv(columns, row, ["a short row"]))
-    assert data.read_pairs(file) == [('"Go," he said.', "The second one.", 3.7)]
-
-
-def test_lines_with_a_score_and_two_sentences_are_pairs(data: Any, tmp_path: Path) -> None:
-    lines = "4\tRain fell.\tIt rained.\n0.25\tRain fell.\tA cat slept.\tan extra column\n"
-    assert data.read_pairs(write(tmp_path / "sts.txt", lines)) == [
-        ("Rain fell.", "It rained.", 4.0),
-        ("Rain fell.", "A cat slept.", 0.25),
-    ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "A plain text.\nIt has two lines.\n",
-        "genre\tfile\t4.5\tRain fell.\tIt rained.\n",
-        "4.5\tRain fell.\tIt rained.\nA line of prose.\n",
-        "4.5\tRain fell.\n",
-        "[The cook] called the pilot because [he] was late.\n",
-    ],
-    ids=["empty", "prose", "score elsewhere", "one odd line", "one sentence", "brackets"],
-)
-def test_text_in_another_format_gives_no_pairs(data: Any, tmp_path: Path, text: str) -> None:
-    assert data.read_pairs(write(tmp_path / "other.txt", text)) == []
-
-
-def test_blank_lines_between_pairs_are_skipped(data: Any, tmp_path: Path) -> None:
-    lines = "4\tRain fell.\tIt rained.\n\n"
-    assert data.read_pairs(write(tmp_path / "sts.txt", lines)) == [("Rain fell.", "It rained.", 4)]
-
-
 def test_pairs_and_prose_give_no_bracketed_sentences(data: Any, tmp_path: Path) -> None:
     text = sick(*SIMILAR) + "A note [1] with a second [2] footnote.\n"
     assert data.read_bracketed(write(tmp_path / "other.txt", text)) == []
@@ -402,3 +365,25 @@ def test_a_folder_of_public_data_becomes_checks(outside: Any, tmp_path: Path) ->
     assert best.claim.startswith("(best head here: L") and best.data == "gum.conllu"
     assert best.outside == 1, "of 72 heads, one answers both questions"
     assert len(outside.as_table([similar, claim, best]).rows) == 3
+
+
+def assert_rejected(capsys: pytest.CaptureFixture[str], outside: Any, *arguments: str) -> str:
+    """The message of a command that exits with status 2."""
+    with pytest.raises(SystemExit) as error:
+        outside.main(arguments)
+    assert error.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_mistakes_on_the_command_line_get_one_sentence(
+    outside: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, fact in [
+        (["--data", "missing"], "missing is not a folder"),
+        (["--data", ".", "--json", "missing/out.json"], "missing is not a folder"),
+        (["--data", ".", "--cut", "25"], "25 is not a share"),
+        (["nothing", "--data", ".", "--cut", "25%"], "nothing"),
+        (["minilm", "--data", ".", "--cut", "25%"], "pairs"),
+    ]:
+        message = assert_rejected(capsys, outside, *arguments)
+        assert fact in message.splitlines()[-1]

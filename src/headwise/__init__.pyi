@@ -58,6 +58,7 @@ from .pruning.importance.importance_tables import Importance as Importance
 from .pruning.importance.redundancy import RedundantHeads as RedundantHeads
 from .pruning.prune import Pruned as Pruned, prune as prune
 from .pruning.record import (
+    CutScores as CutScores,
     ModelFacts as ModelFacts,
     PruneRecord as PruneRecord,
     Quality as Quality,

@@ -102,9 +102,9 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(20), format_duration(250), format_duration(3 * 3600)
     ('less than a minute', 'about 4 minutes', 'about 3 hours')
     """
-    minutes = round(seconds / 60)
-    if minutes < 1:
+    if seconds < 55:
         return "less than a minute"
+    minutes = round(seconds / 60)
     if minutes <= 90:
         return f"about {format_count(minutes, 'minute')}"
     return f"about {format_count(round(minutes / 60), 'hour')}"

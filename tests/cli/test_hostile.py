@@ -161,7 +161,7 @@ def test_only_the_needed_part_of_a_50_mb_line_is_tokenized(
     assert json.loads(scanned.out)["about"]["tokens"] == 60
     assert headwise("importance", llama, *few, "--json").code == 0
     pruned = headwise.refused("prune", llama, "--text", line, "--cut", 6, "--out", "out", *SMALL)
-    assert "a text of 1 paragraph cannot be split" in pruned
+    assert "a text of 1 paragraph cannot be divided into 4 parts" in pruned
     assert 100 < counted.longest < 10_000
     (here / "start").write_text((here / line).open().read(500).rpartition(" ")[0], encoding="utf-8")
     started = headwise("scan", llama, "--text", "start", "--max-tokens", 60, "--json")

@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 
 from headwise.files import lock_folder
+from headwise.formats import join_words
 from headwise.head_table import HeadTable
 from headwise.models.loading import load
 from headwise.pruning.importance.workload import HEAD_MEASURES
+from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.text_sets import builtin_sets, other_texts
+from headwise.views.pruning import score_cell
 
 from ..models.test_loading import save
 from .hostile import SMALL
@@ -92,12 +96,12 @@ def test_prune_writes_a_model_with_its_proof(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "smaller"
-    ran = headwise("prune", folder, "--text", text, "--cut", 6, "--out", out, *SMALL)
+    ran = headwise("prune", folder, "--text", text, "--cut", 6, "--out", out, "--curve", *SMALL)
     assert ran.code == 0, ran.err
     first, *stages = ran.err.splitlines()
     assert first == (
-        "headwise: cutting 6 of 18 heads, keeping 12: chosen on 60 tokens, fitted on 120 tokens, "
-        "measured on 60 tokens of other text"
+        "headwise: cutting 6 of 18 heads, keeping 12: chosen on 60 tokens, corrected on 120 "
+        "tokens, measured on 60 tokens of other text"
     )
     assert stages == [
         "headwise: choosing heads: backward passes",
@@ -109,8 +113,8 @@ def test_prune_writes_a_model_with_its_proof(
     for words in ("6 heads cut", "removed", "perplexity", "every head silent", "elbow"):
         assert words in ran.out, ran.out
     record = json.loads((out / "prune.json").read_text("utf-8"))
-    part = record["text"]["measured_on"]
-    assert f"Held-out text: {part['examples']} passages from your text, {part['tokens']}" in ran.out
+    part = record["text"]["report"]
+    assert f"Measured on {part['examples']} passages of your text, {part['tokens']}" in ran.out
     assert len(record["quality"]["random"]) == 5
     assert record["after"]["heads"] == record["before"]["heads"] - 6
     assert record["cut_against_silenced"] < 1e-5
@@ -124,7 +128,7 @@ def test_prune_writes_a_model_with_its_proof(
     )
     edited = tmp_path / "plan.txt"
     edited.write_text(plan.text(), encoding="utf-8")
-    more = ("--plan", edited, "--out", tmp_path / "again", "--refit", "none", "--no-curve")
+    more = ("--plan", edited, "--out", tmp_path / "again", "--refit", "none")
     ran = headwise("prune", folder, "--text", text, *more, *SMALL)
     assert ran.code == 0, ran.err
     assert (tmp_path / "again" / "config.json").exists()
@@ -136,7 +140,7 @@ def test_scan_of_a_cut_model_says_that_heads_have_new_numbers(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "smaller"
-    which = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--no-curve")
+    which = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none")
     assert headwise("prune", folder, "--text", text, "--out", out, *which, *SMALL).code == 0
     scanned = headwise("scan", out, "--text", text, "--measures", "entropy").out
     assert "a cut model, whose heads have new numbers: L1H0 was L1H3 before the cut" in scanned
@@ -148,8 +152,79 @@ def test_curve_without_an_elbow_prints_none(
 ) -> None:
     monkeypatch.setattr("headwise.pruning.selection.curve.Curve.elbow", 0)
     more = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--out", tmp_path / "smaller")
-    ran = headwise("prune", folder, "--text", text, *more, *SMALL)
+    ran = headwise("prune", folder, "--text", text, "--curve", *more, *SMALL)
     assert "against heads cut" in ran.out and "elbow of" not in ran.out
+
+
+def test_named_heads_need_no_curve_and_a_largest_loss_does(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    for number, (amount, has_curve) in enumerate(
+        [
+            (("--heads", "L1H0 L1H1 L1H2"), False),
+            (("--keep", "80%"), False),
+            (("--max-loss", "500%", "--method", "michel"), True),
+        ]
+    ):
+        out = tmp_path / str(number)
+        ran = headwise("prune", folder, "--text", text, *amount, "--out", out, *SMALL)
+        assert ran.code == 0, ran.err
+        assert ("measuring the curve" in ran.err) == has_curve
+        assert ("against heads cut" in ran.out) == has_curve
+        assert (out / "curve.csv").exists() == (out / "curve.svg").exists() == has_curve
+
+
+def test_your_text_and_other_text_stand_side_by_side_with_standard_errors(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    amount = ("--cut", 6, "--out", tmp_path / "out")
+    ran = headwise("prune", folder, "--text", text, *amount, *SMALL, "--held-tokens", 400)
+    assert "on your text" in ran.out and "on other text" in ran.out
+    quality = PruneRecord.read(tmp_path / "out").quality
+    assert quality.other is not None
+    for stage in ("uncut", "cut"):
+        cells = [score_cell(getattr(text, stage)) for text in (quality.scores, quality.other)]
+        row = next(line for line in ran.out.splitlines() if line.strip().startswith(f"{stage} "))
+        assert row.split() == [stage, *" ".join(cells).split()] and "±" in cells[0]
+    assert "median of 5" in ran.out and "Perplexity by register" in ran.out
+    lines = {line.split()[0] for line in ran.out.splitlines() if line.strip()}
+    assert {*quality.other_registers} == {*other_texts()} <= lines
+
+
+def test_builtin_text_is_one_column_and_samples_can_be_left_out(
+    headwise: Runner, folder: Path, tmp_path: Path
+) -> None:
+    registers = [*builtin_sets(is_causal=True).report]
+    for options, has_samples in (((), True), (("--no-samples",), False)):
+        out = tmp_path / str(has_samples)
+        amount = ("--cut", 6, "--out", out, "--refit", "none", *options)
+        ran = headwise("prune", folder, *amount, *SMALL)
+        assert ran.code == 0, ran.err
+        assert ("sampling text from the model" in ran.err) == has_samples
+        assert "on other text" not in ran.out and join_words(registers) in ran.out
+        text = json.loads((out / "prune.json").read_text("utf-8"))["text"]
+        assert ("samples" in text["choose"]["registers"]) == has_samples
+        assert text["report"]["registers"] == registers
+
+
+def test_warnings_are_printed(
+    headwise: Runner, folder: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.pruning.record.Quality.beats_random", False)
+    ran = headwise("prune", folder, "--text", text, "--cut", 6, "--dry-run", *SMALL)
+    words = " ".join(ran.out.split())
+    assert "not clearly better than the same number of heads cut at random" in words
+
+
+def test_groups_of_a_model_with_one_kv_head_are_refused(
+    headwise: Runner, text: Path, tmp_path: Path
+) -> None:
+    model = save("gemma3", tmp_path / "gemma3")
+    amount = ("--text", text, "--cut", 3, "--dry-run", *SMALL)
+    error = headwise.refused("prune", model, "--policy", "groups", *amount)
+    assert "--policy is 'groups', but each layer has one KV head" in error
+    ran = headwise("prune", model, *amount)
+    assert ran.code == 0 and "cutting single query heads instead (policy even)" in ran.err
 
 
 def test_dry_run_writes_nothing(headwise: Runner, folder: Path, text: Path, tmp_path: Path) -> None:

@@ -206,16 +206,17 @@ def test_prune_reads_each_line_as_an_example(
     assert ran.code == 0 and f"{examples}: 10 examples, one per line" in ran.err
     record = json.loads((out / "prune.json").read_text("utf-8"))
     assert record["settings"]["keeps_texts_whole"] is True
-    parts = [record["text"][name] for name in ("fitted_on", "ridge_chosen_on", "measured_on")]
+    parts = [record["text"][name] for name in ("fit", "shrink", "decide", "report")]
     assert sum(part["examples"] for part in parts) == 10
-    assert f"{parts[-1]['examples']} examples from your text" in ran.out
+    assert f"{parts[-1]['examples']} examples of your text" in ran.out
 
 
-def test_prune_of_two_lines_is_refused(headwise: Runner, llama: Path, tmp_path: Path) -> None:
-    file = tmp_path / "two.txt"
-    file.write_text("w9 w10 w11\nw12 w13 w14\n", encoding="utf-8")
+def test_prune_of_three_lines_is_refused(headwise: Runner, llama: Path, tmp_path: Path) -> None:
+    file = tmp_path / "three.txt"
+    file.write_text("w9 w10 w11\nw12 w13 w14\nw15 w16\n", encoding="utf-8")
     options = ("--lines", "--cut", 6, "--dry-run", *SMALL)
-    assert "at least 3" in headwise.refused("prune", llama, "--text", file, *options)
+    error = headwise.refused("prune", llama, "--text", file, *options)
+    assert "3 examples cannot be divided into 4 parts" in error
 
 
 # --pooling

@@ -98,6 +98,42 @@ def test_only_ordinary_real_tokens_are_masked_and_become_targets() -> None:
     assert free.targets is not None and (free.targets != NO_LABEL).sum() > is_hidden.sum()
 
 
+def test_a_short_text_has_at_least_one_masked_token() -> None:
+    objective = MaskedToken(4, frozenset(SPECIAL.values()))
+    ids = torch.tensor([[2, 9, 3, 0], [2, 11, 12, 3]])
+    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    counts = []
+    for number in range(40):
+        found = objective.prepare(inputs, number)
+        assert found.targets is not None and found.has_targets
+        is_masked = found.targets != NO_LABEL
+        assert not (is_masked & (ids < len(SPECIAL))).any()
+        counts.append(int(is_masked.sum()))
+    assert set(counts) == {1, 2, 3} and counts.count(1) > 20  # of three tokens
+
+
+def test_samples_know_whether_there_is_something_to_predict() -> None:
+    inputs = plain("gpt2")
+    nothing = torch.full_like(inputs["input_ids"], NO_LABEL)
+    assert Sample(inputs).has_targets and Sample(inputs, inputs["input_ids"]).has_targets
+    assert not Sample(inputs, nothing).has_targets
+
+
+def test_first_tokens_are_whole_examples_with_their_targets() -> None:
+    sample = objective_of("bert").prepare(padded("bert"), 0)
+    assert sample.targets is not None and len(sample) == 4
+    for count, examples in ((1, 1), (13, 1), (27, 2), (999, 4)):
+        few = sample.first_tokens(count)
+        assert few.targets is not None and len(few) == examples
+        assert torch.equal(few.targets, sample.targets[:examples])
+        for name, value in few.inputs.items():
+            assert torch.equal(value, sample.inputs[name][:examples])
+    reference = torch.arange(4.0)
+    assert torch.equal(
+        Sample(plain("vit"), None, reference).first_tokens(3).reference, reference[:3]
+    )
+
+
 def test_text_without_tokens_to_mask_raises() -> None:
     only_special = {"input_ids": torch.full((2, 5), 2), "attention_mask": torch.ones(2, 5).long()}
     task = Evaluation.of_batches(model_of("bert"), objective_of("bert"), [only_special])

@@ -26,7 +26,7 @@ from ..watching.tiny import tiny
 
 pytestmark = allow_weights
 QUICK = PruneSettings(times_speed=False)
-BARE = replace(QUICK, draws_curve=False, refit="none", method="ablation")
+BARE = replace(QUICK, refit="none", method="ablation")
 
 
 def batches(
@@ -62,17 +62,18 @@ def test_classifier_is_measured_by_its_labels() -> None:
 
 def test_a_picture_model_is_pruned_on_batches() -> None:
     model, given = batches(5)
-    found = prune(model, cut=2, batches=given, settings=QUICK)
+    found = prune(model, cut=2, batches=given, settings=replace(QUICK, draws_curve=True))
     assert len(found.plan) == 2
     assert found.record.after.parameters < found.record.before.parameters
     assert found.curve is not None
+    assert list(found.record.quality.registers) == ["given"] and found.record.quality.other is None
 
 
 def test_unusable_batches_raise() -> None:
-    model, given = batches(2)
-    with pytest.raises(OptionError, match=r"2.* 3"):
+    model, given = batches(3)
+    with pytest.raises(OptionError, match=r"3.* 4"):
         prune(model, cut=1, batches=given, settings=QUICK)
-    with pytest.raises(OptionError, match=r"1.* 3"):
+    with pytest.raises(OptionError, match=r"1.* 4"):
         prune(model, cut=1, batches=given[:1], settings=QUICK)
     with pytest.raises(OptionError, match=r"texts.*batches"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
@@ -85,16 +86,17 @@ def test_a_picture_model_in_bfloat16_is_pruned_on_any_stream_of_batches() -> Non
     found = prune(model, cut=2, batches=iter(given), settings=BARE)
     assert len(found.plan) == 2
     text = found.record.text
-    parts = (text.chosen_on, text.fitted_on, text.ridge_chosen_on, text.measured_on)
-    digests = {part.sha256 for part in parts}
-    assert len(digests) == 3  # heads are chosen on what is fitted on
+    digests = {part.sha256 for part in (text.fit, text.shrink, text.decide, text.report)}
+    assert len(digests) == 4
+    assert text.choose.sha256 == text.fit.sha256  # heads are chosen on what is fitted on
 
 
 def test_the_card_of_a_picture_model_counts_examples(tmp_path: Path) -> None:
     model, given = batches(4)
     prune(model, tmp_path / "out", cut=2, batches=given, settings=BARE)
     card = (tmp_path / "out/README.md").read_text("utf-8")
-    assert "was measured on 4 examples of its maker's own data, on which no head was chosen" in card
+    assert "loss on labels, on its maker's own data" in card
+    assert "was measured on 4 examples that decided nothing" in card
     assert "text" not in card.partition("Made from")[2].partition("```")[0]
 
 
@@ -104,7 +106,7 @@ def test_models_that_read_more_than_tokens_are_not_timed() -> None:
     found = prune(
         model,
         cut=1,
-        batches=[inputs] * 3,
+        batches=[inputs] * 4,
         objective=lambda model, inputs: model(**inputs).text_embeds.square().sum(1),
         settings=replace(BARE, times_speed=True, method="random"),
         progress=lambda stage, done, total: stages.append(stage),
@@ -123,7 +125,7 @@ def surprise(model: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_labels_reach_a_custom_loss_but_not_the_model(name: str, tmp_path: Path) -> None:
     model, inputs = tiny(name, dtype=torch.float32)
-    given = [{**inputs, "labels": inputs["input_ids"].flip(1)}] * 3
+    given = [{**inputs, "labels": inputs["input_ids"].flip(1)}] * 4
     stages: list[str] = []
     found = prune(
         model,
@@ -131,10 +133,10 @@ def test_labels_reach_a_custom_loss_but_not_the_model(name: str, tmp_path: Path)
         heads="L0H0 L0H1 L0H2",
         batches=given,
         objective=surprise,
-        settings=replace(QUICK, draws_curve=False, times_speed=True),
+        settings=replace(QUICK, times_speed=True),
         progress=lambda stage, done, total: stages.append(stage),
     )
-    assert [speed.batch for speed in found.record.speed] == [1, 16]
+    assert [speed.batch for speed in found.record.speed] == [1, 8]
     assert not any("labels" in stage for stage in stages)
 
 
@@ -158,7 +160,7 @@ def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
     found = prune(
         model,
         cut=2,
-        batches=[given] * 3,
+        batches=[given] * 4,
         objective=lambda model, inputs: forward(model, inputs).logits.square().mean((1, 2)),
         settings=replace(BARE, times_speed=True),
     )

@@ -1,5 +1,6 @@
 """Pruning cuts the right heads, measures and writes the result, and keeps the uncut model."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from transformers import (
 )
 
 from headwise.errors import ModelError, OptionError, OutputError
+from headwise.formats import join_words
 from headwise.heads import HeadId
 from headwise.models.loading import load
 from headwise.pruning import prune as pruning
@@ -28,7 +30,9 @@ from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder
 from headwise.pruning.settings import Amount
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import cut, head_counts
+from headwise.pruning.text_sets import SAMPLES, builtin_sets, other_texts
 
 from ..watching.helpers import run
 from .test_setup import SMALL, setup_of
@@ -78,16 +82,20 @@ def test_directory_records_how_it_was_made(
     shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
 ) -> None:
     found, out, _, _ = shipped
-    assert PruneRecord.read(out) == found.record
+    assert PruneRecord.read(out).to_json() == found.record.to_json()
     card = (out / "README.md").read_text("utf-8")
     record = found.record
     assert f"| parameters | {record.before.parameters:,} | {record.after.parameters:,} |" in card
-    quality = record.quality
-    assert f"| perplexity | {quality.uncut.value:.4f} | {quality.final.value:.4f} |" in card
-    tokens = record.text.measured_on.tokens
-    assert f"on {tokens:,} tokens of its maker's own data, on which no head was" in card
+    assert record.quality.other is not None
+    for words, scores in (
+        ("its maker's own data", record.quality.scores),
+        ("other text", record.quality.other),
+    ):
+        cells = f"{scores.uncut.text} | {scores.final.text}"
+        assert f"| perplexity, on {words} | {cells} |" in card
+    assert "±" in record.quality.scores.final.text
+    assert f"was measured on {record.text.report.tokens:,} tokens that decided nothing" in card
     assert record.amount == Amount(keep=0.5)
-    assert "The same examples decided whether the refit stays." in card
     assert "Heads have new numbers" in card
     assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
     assert found.curve is not None
@@ -109,12 +117,39 @@ def test_record_has_the_sizes_of_both_models(
     assert record.before.cache_bytes_per_token == 3 * 2 * 2 * 8 * 8
     assert record.after.cache_bytes_per_token == 3 * 2 * 1 * 8 * 8
     assert record.after.positions == 61
-    assert [speed.batch for speed in record.speed] == [1, 16]
+    assert [speed.batch for speed in record.speed] == [1, 8]
     assert record.heads_cut == found.plan.heads and record.method == "quadratic"
-    assert record.text.source == "given"
-    assert len(record.quality.random) == 5
+    assert record.text.is_given
     assert record.quality.floor is not None and record.quality.floor.loss > 0
     assert record.cut_against_silenced is not None and record.cut_against_silenced < 1e-4
+
+
+def test_record_has_scores_by_register_with_standard_errors(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    found, out, _, _ = shipped
+    quality = found.record.quality
+    assert quality.registers == {"given": quality.scores}
+    assert quality.other is not None and {*quality.other_registers} == {*other_texts()}
+    for scores in (quality.scores, quality.other):
+        for score in (scores.uncut, scores.cut, scores.final):
+            assert 0 <= score.loss_se < math.inf  # 0 on English, every word of which is unknown
+            assert score.value == pytest.approx(math.exp(score.loss))
+            assert score.value_se == pytest.approx(score.value * score.loss_se)
+    values = json.loads((out / "prune.json").read_text("utf-8"))
+    assert values["quality"]["other_registers"].keys() == quality.other_registers.keys()
+    assert {*values["text"]} == {"choose", "fit", "shrink", "decide", "report"}
+
+
+def test_random_cuts_are_sorted_and_compared_on_the_same_examples(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    quality = shipped[0].record.quality
+    losses = [score.loss for score in quality.random]
+    assert losses == sorted(losses) and len(losses) == 5
+    assert quality.random_median == quality.random[2]
+    assert quality.random_lead == pytest.approx(losses[2] - quality.scores.final.loss)
+    assert 0 < quality.random_lead_se < math.inf
 
 
 def test_uniform_cut_removes_the_same_number_from_every_layer_with_reasons(
@@ -191,12 +226,12 @@ def test_amount_decides_the_number_of_heads(amount: dict[str, Any], count: int) 
 
 def test_max_loss_is_not_exceeded() -> None:
     found = pruned(model_of("embedding"), max_loss=0.01, settings=SMALL)
-    quality = found.record.quality
-    assert quality.final.value >= quality.uncut.value - 0.01
     assert 0 < len(found.plan) < 15
     assert found.record.amount == Amount(max_loss=0.01)
-    sentence = "The same examples decided how much was cut and whether the refit stays."
-    assert sentence in figures_section(found.record)
+    setup = setup_of("embedding")
+    decided = setup.decide.with_model(found.model).losses().overall.value
+    assert decided <= setup.uncut_decide.overall.value + 0.01
+    assert found.curve is not None  # always, with a largest loss
 
 
 @pytest.mark.parametrize(("name", "is_plain"), [("llama", True), ("mistral", False)])
@@ -209,8 +244,8 @@ def test_the_mean_of_cut_heads_is_added_to_models_without_biases(
     found = pruned(uncut, tmp_path / "smaller", keep=0.5, settings=settings)
     assert_unchanged(uncut, before)
     quality, after = found.record.quality, found.record.after
-    assert quality.refitted is not None
-    assert 1 - quality.refitted.value < 0.2 * (1 - quality.cut.value)
+    assert quality.correction == "bias" and found.record.refit == ()
+    assert quality.scores.final.loss < 0.2 * quality.scores.cut.loss
     assert found.export is not None and found.export.is_plain == is_plain
     loaded, inputs = load(tmp_path / "smaller").model, plain(name)
     output = run(loaded, inputs).last_hidden_state
@@ -221,7 +256,7 @@ def test_the_mean_of_cut_heads_is_added_to_models_without_biases(
 
 def test_random_cuts_beside_named_heads_cut_something() -> None:
     quality = pruned(model_of("llama"), heads="L0H0 L0H4").record.quality
-    assert all(score.loss != quality.uncut.loss for score in quality.random)
+    assert all(score.loss != quality.scores.uncut.loss for score in quality.random)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +296,7 @@ def test_onnx_file_is_written_after_the_model(
     writes_onnx(write)
     found = pruned(model_of("gpt2"), tmp_path / "out", heads="L0H1", with_onnx=True)
     record = PruneRecord.read(tmp_path / "out")
-    assert record == found.record and record.onnx_difference == 0.25
+    assert record.to_json() == found.record.to_json() and record.onnx_difference == 0.25
     assert found.export is not None and found.export.files["model.onnx"] == len("onnx")
     there = [one for one in (tmp_path / "out").iterdir() if one.is_file()]
     assert found.export.bytes == sum(one.stat().st_size for one in there)
@@ -326,7 +361,7 @@ def test_each_kind_of_model_is_pruned_by_its_own_objective(name: str) -> None:
     units = {"bert": "perplexity", "embedding": "cosine"}
     assert len(found.plan) == 3
     assert found.record.quality.unit == units.get(name, "divergence of logits")
-    assert found.record.quality.cut.loss > 0
+    assert found.record.quality.scores.cut.loss > 0
 
 
 def test_a_model_of_pictures_is_pruned_on_batches_with_labels(tmp_path: Path) -> None:
@@ -390,10 +425,64 @@ def test_text_only_batches_prune_a_vision_language_model() -> None:
     assert all(head.layer_name.startswith("text") or not head.stack for head in found.plan.heads)
 
 
-def test_card_compares_the_unrefitted_cut_with_random_ones() -> None:
+def test_card_compares_the_cut_with_random_ones_and_with_no_correction() -> None:
     record = pruned(model_of("llama"), cut=6).record
-    assert "Without the refit" not in figures_section(record)
-    quality = replace(record.quality, refitted=record.quality.uncut)
+    assert "Without the correction" not in figures_section(record)
+    quality = replace(record.quality, correction="bias")
     card = figures_section(replace(record, quality=quality))
-    assert f"Without the refit this cut has {quality.cut.value:.4f}. With as many " in card
-    assert f"and no refit, it is {quality.random_mean.value:.4f}. " in card
+    cut, median = quality.scores.cut, quality.random_median
+    assert median is not None
+    assert "mean outputs were added to the biases" in card
+    assert f"Without the correction it is {cut.text}. " in card
+    assert f"at random it is {median.text}. " in card
+
+
+# The curve.
+
+
+@pytest.mark.parametrize(
+    ("amount", "draws", "has_curve"),
+    [
+        ({"heads": "L0H1"}, False, False),
+        ({"heads": "L0H1"}, True, True),
+        ({"cut": 2}, False, False),
+        ({"keep": 0.8}, False, False),
+        ({"max_loss": 0.5}, False, True),
+    ],
+)
+def test_a_curve_is_measured_if_asked_for_and_with_a_largest_loss(
+    amount: dict[str, Any], draws: bool, has_curve: bool
+) -> None:
+    stages: list[str] = []
+    settings = replace(UNFITTED, draws_curve=draws)
+    found = pruned(
+        model_of("gpt2"),
+        settings=settings,
+        progress=lambda stage, *_: stages.append(stage),
+        **amount,
+    )
+    assert (found.curve is not None) == has_curve
+    assert (PruneStage.CURVE in stages) == has_curve
+    assert (found.record.quality.floor is not None) == has_curve
+
+
+def test_named_heads_are_not_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "order_units", pytest.fail)
+    assert pruned(model_of("gpt2"), heads="L0H1").plan.method == "named"
+
+
+# Built-in text.
+
+
+def test_builtin_registers_report_apart(tmp_path: Path) -> None:
+    settings = replace(SMALL, fold=1)
+    found = pruned(model_of("llama"), tmp_path / "out", cut=6, texts=None, settings=settings)
+    sets = builtin_sets(1, is_causal=True)
+    assert {*found.record.quality.registers} == {*sets.report}
+    assert found.record.quality.other is None
+    text = json.loads((tmp_path / "out/prune.json").read_text("utf-8"))["text"]
+    for step in ("fit", "shrink", "decide", "report"):
+        assert text[step]["registers"] == [*getattr(sets, step)]
+    assert text["choose"]["registers"] == [*sets.choose, SAMPLES]
+    card = (tmp_path / "out/README.md").read_text("utf-8")
+    assert f"| perplexity, on {join_words(list(sets.report))} | " in card

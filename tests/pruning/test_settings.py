@@ -42,12 +42,18 @@ def test_impossible_amounts_raise(options: dict[str, Any], facts: str) -> None:
         ({"choose_tokens": 0}, "choose_tokens is 0.*16"),
         ({"fit_tokens": -5}, "fit_tokens is -5.*64"),
         ({"held_tokens": 0}, "held_tokens is 0.*16"),
+        ({"fold": 4}, "fold is 4.*0 to 3"),
+        ({"fold": -1}, "fold is -1"),
     ],
 )
 def test_unknown_names_and_small_numbers_raise(options: dict[str, Any], facts: str) -> None:
     with pytest.raises(OptionError, match=facts) as caught:
         PruneSettings(**options)
     assert caught.value.option == next(iter(options))
+
+
+def test_a_curve_is_measured_only_if_asked_for() -> None:
+    assert not PruneSettings().draws_curve and PruneSettings().policy == "auto"
 
 
 def test_amount_becomes_a_number_of_heads() -> None:

@@ -21,7 +21,7 @@ from headwise.report.data import AttentionMaps, ReportData
 from headwise.scans.folder import Scan
 
 from ..comparing.comparisons import embedding
-from ..pruning.records import QUALITY, prune_record, score
+from ..pruning.records import QUALITY, cut_scores, prune_record, score
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 TOKENS = ("[CLS]", "red", "pens", ".", "[SEP]")
@@ -199,15 +199,21 @@ def record_of(model: str = "small") -> dict[str, Any]:
 
 
 def cut_of(model: str = "small") -> PruneRecord:
-    """A cut of two heads, one of them without a role, that was not refitted."""
+    """A cut of two heads, one of them without a role, whose corrections were dropped."""
+    scores = cut_scores(0.0, 0.25, 0.25)
     return prune_record(
         model=ModelFacts(model),
         heads_cut=parse_heads("L0H0 L0H3"),
         quality=replace(
             QUALITY,
-            random_mean=score(0.4),
-            random=(score(0.45), score(0.35)),
-            refitted=None,
+            scores=scores,
+            registers={"given": scores},
+            other=cut_scores(0.0, 0.375, 0.375),
+            other_registers={"news": scores, "law": cut_scores(0.0, 0.5, 0.5)},
+            random=(score(0.35), score(0.4), score(0.45)),
+            random_lead=0.01,
+            correction="none",
+            is_dropped=True,
             floor=None,
         ),
         speed=(Speed(batch=16, positions=512, before=2.0, after=1.0, ratio=2.0, spread=0.1),),

@@ -16,7 +16,7 @@ from headwise.pruning.export.sizes import Sizes
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.importance.importance_tables import Importance
 from headwise.pruning.importance.redundancy import RedundantHeads
-from headwise.pruning.record import ModelFacts
+from headwise.pruning.record import ModelFacts, Score
 from headwise.report.cut_sections import stand_ins_part
 from headwise.report.data import AttentionMaps, ReportData
 from headwise.report.heads_section import value_cell
@@ -24,13 +24,14 @@ from headwise.report.maps import MAPS_PER_ROLE, MOST_TOKENS
 from headwise.report.report import report_page, style_sheet
 from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.scans.folder import Scan
-from headwise.views.pruning import SIZES, sizes_table
+from headwise.views.pruning import SIZES, cut_warnings, sizes_table
 
-from ..pruning.records import QUALITY, prune_record, score
+from ..pruning.records import QUALITY, prune_record, text_use
 from ..pruning.tiny_models import model_of, plain
 from .report_cases import (
     Page,
     curve_of,
+    cut_of,
     data_of,
     drawn_of,
     everything,
@@ -204,7 +205,13 @@ def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
     assert "1 of them had no role" in cut
     assert "parameters 2 M 1.5 M 25.0%" in cut
-    assert "same number at random, mean of 2 0.6000 0.4000 lowest 0.5500 highest 0.6500" in cut
+    assert "cut 0.75 ± 0.01 0.62 ± 0.01" in cut
+    random = "same number at random, median of 3 0.60 ± 0.01 best 0.65 ± 0.01 worst 0.55 ± 0.01"
+    assert random in cut
+    assert "law 1.00 ± 0.01 0.50 ± 0.01 given 1.00 ± 0.01 0.75 ± 0.01 news" in cut
+    assert "Measured on 1,233 sentences of your text, 4,096 tokens." in cut
+    for warning in cut_warnings(cut_of()):
+        assert warning in cut
     assert "16 x 512 tokens 2.000 s 1.000 s 2.00 ± 0.10" in cut
     assert "to the last bit" in cut
     assert "Curves of cosine against the share of heads cut" in page
@@ -224,9 +231,10 @@ def test_the_page_shows_the_comparison(page: str) -> None:
 
 
 def test_loss_of_zero_has_no_sign() -> None:
-    record = prune_record(quality=replace(QUALITY, uncut=score(-1e-9)))
+    scores = replace(QUALITY.scores, uncut=Score(-1e-9, 0.01, -1e-9, 0.01))
+    record = prune_record(quality=replace(QUALITY, scores=scores))
     cut = section_of(report_page(replace(everything(), cut=record)), "cut")
-    assert "uncut 1.0000 0.0000" in cut
+    assert "uncut 0.00 ± 0.01" in cut
 
 
 def test_captions_claim_no_more_than_is_true(page: str) -> None:
@@ -309,7 +317,8 @@ def hostile() -> ReportData:
         cut=prune_record(
             method=HOSTILE,
             model=ModelFacts(HOSTILE),
-            quality=replace(QUALITY, unit=HOSTILE),
+            quality=replace(QUALITY, unit=HOSTILE, registers={HOSTILE: QUALITY.scores}),
+            text=text_use(HOSTILE, HOSTILE),
             speed=everything().cut.speed,
         ),
     )

@@ -67,7 +67,7 @@ def test_everything_in_the_folders_reaches_the_page(
 ) -> None:
     read = Page(report_page(read_folders(scan, importance, smaller)))
     assert read.faults == []
-    assert "cut and refitted 0.9375 0.0625" in read.text
+    assert "cut, refitted 0.94 ± 0.01" in read.text
     assert "Heads cut: L0H3 L2H0" in read.text
     assert "L0H0 L0H1 0.2300 0.3300" in read.text
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written

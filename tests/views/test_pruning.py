@@ -18,22 +18,25 @@ from headwise.pruning.export.sizes import Speed
 from headwise.pruning.importance.importance_tables import Importance
 from headwise.pruning.importance.redundancy import RedundantHeads
 from headwise.pruning.importance.workload import HEAD_MEASURES, MEASURES
-from headwise.pruning.record import Score
+from headwise.pruning.record import Quality, Score
 from headwise.pruning.selection.curve import Curve
+from headwise.pruning.settings import PruneSettings
 from headwise.views.pruning import (
     curve_table,
+    cut_warnings,
     held_out_line,
     importance_table,
     importance_title,
     layers_table,
     left_out_lines,
     quality_table,
+    register_table,
     sizes_table,
     speed_table,
     stand_in_lines,
 )
 
-from ..pruning.records import QUALITY, prune_record, score, text_use
+from ..pruning.records import QUALITY, cut_scores, prune_record, score, text_use
 
 LONG_NUMBER = -0.000123456
 """The longest that a number with two digits can be."""
@@ -120,7 +123,7 @@ def test_stand_ins_are_listed_with_the_heads_that_were_not_tested() -> None:
 
 
 def test_curve_rows_fit_80_columns() -> None:
-    methods = ("quadratic", "ablation", "michel", "random", "cut and refitted")
+    methods = ("quadratic", "ablation", "michel", "random", "cut and corrected")
     points = pd.DataFrame(
         {"method": method, "cut": cut, "share": cut / 720, "quality": 0.123456}
         for method in methods
@@ -132,15 +135,20 @@ def test_curve_rows_fit_80_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "unit", "words"),
+    ("registers", "unit", "words"),
     [
-        ("Python's manual", "cosine", "1,233 sentences from Python's manual, 4,096 tokens"),
-        ("given", "perplexity", "1,233 passages from your text, 4,096 tokens"),
+        (("news", "law"), "cosine", "Measured on 1,233 sentences of news and law, 4,096 tokens."),
+        ((), "perplexity", "Measured on 1,233 passages of your text, 4,096 tokens."),
     ],
 )
-def test_held_out_text_is_named(source: str, unit: str, words: str) -> None:
-    record = prune_record(text=text_use(source), quality=replace(QUALITY, unit=unit))
-    assert words in held_out_line(record)
+def test_held_out_text_is_named(registers: tuple[str, ...], unit: str, words: str) -> None:
+    record = prune_record(text=text_use(*registers), quality=replace(QUALITY, unit=unit))
+    assert held_out_line(record) == words
+
+
+def test_texts_that_were_kept_whole_are_examples() -> None:
+    record = prune_record(settings=PruneSettings(keeps_texts_whole=True))
+    assert "1,233 examples of your text" in held_out_line(record)
 
 
 def test_sizes_that_the_model_does_not_have_are_left_out() -> None:
@@ -149,16 +157,103 @@ def test_sizes_that_the_model_does_not_have_are_left_out() -> None:
     assert "KV cache per token" not in rows
 
 
+def rows_of(quality: Quality) -> dict[str, tuple[str, ...]]:
+    """The cells of the quality table by the name of their row."""
+    return {row[0]: tuple(row[1:]) for row in quality_table(prune_record(quality=quality)).rows}
+
+
+def test_every_score_has_its_standard_error() -> None:
+    rows = rows_of(QUALITY)
+    assert rows == {
+        "uncut": ("1.00 ± 0.01",),
+        "cut": ("0.75 ± 0.01",),
+        "cut, refitted": ("0.94 ± 0.01",),
+        "every head silent": ("0.50 ± 0.01",),
+        "same number at random, median of 3": ("0.65 ± 0.01",),
+        "  best": ("0.70 ± 0.01",),
+        "  worst": ("0.60 ± 0.01",),
+    }
+    assert "cut, biases corrected" in rows_of(replace(QUALITY, correction="bias"))
+    assert "cut, refitted widely" in rows_of(replace(QUALITY, correction="wide"))
+
+
 def test_unknown_scores_are_dashes() -> None:
-    unknown = Score(math.nan, math.nan, math.nan)
-    quality = replace(QUALITY, cut=unknown, refitted=None, random=(unknown, score(0.25)))
-    rows = {row[0]: row[1:] for row in quality_table(prune_record(quality=quality)).rows}
-    assert rows["uncut"] == ("1.0000", "0.0000") and rows["cut"] == ("-", "-")
-    assert "cut and refitted" not in rows
-    assert rows["  lowest"] == rows["  highest"] == ("0.7500", "")
-    quality = replace(quality, random=(unknown,))
-    rows = {row[0]: row[1:] for row in quality_table(prune_record(quality=quality)).rows}
-    assert rows["  lowest"] == ("-", "")
+    unknown = Score(math.nan, math.nan, math.nan, math.nan)
+    scores = replace(QUALITY.scores, cut=unknown)
+    quality = replace(QUALITY, scores=scores, correction="none", random=(score(0.25), unknown))
+    rows = rows_of(quality)
+    assert rows["cut"] == ("-",) and not any(name.startswith("cut,") for name in rows)
+    assert rows["  best"] == ("0.75 ± 0.01",) and rows["  worst"] == ("-",)
+    single = replace(scores, cut=score(0.25, math.inf))  # one example has no standard error
+    assert rows_of(replace(quality, scores=single))["cut"] == ("0.7500",)
+
+
+OTHER = {"law": cut_scores(0.0, 0.5, 0.375), "news": cut_scores(0.0, 0.25, 0.125)}
+BESIDE = replace(QUALITY, other=cut_scores(0.0, 0.375, 0.25), other_registers=OTHER)
+"""A cut for the user's text, measured on two registers as well."""
+
+
+def test_your_text_and_other_text_are_two_columns() -> None:
+    table = quality_table(prune_record(quality=BESIDE))
+    assert list(table.columns) == ["", "on your text", "on other text"]
+    rows = rows_of(BESIDE)
+    assert rows["uncut"] == ("1.00 ± 0.01", "1.00 ± 0.01")
+    assert rows["cut, refitted"] == ("0.94 ± 0.01", "0.75 ± 0.01")
+    assert rows["every head silent"] == ("0.50 ± 0.01", "")
+    lines = printed(table)
+    assert all(len(line) <= 80 for line in lines)
+    assert any(line.split()[-6:] == "0.94 ± 0.01 0.75 ± 0.01".split() for line in lines)
+    built_in = quality_table(prune_record(text=text_use("news", "law")))
+    assert list(built_in.columns) == ["", "cosine"]
+
+
+def test_the_register_that_suffers_most_comes_first() -> None:
+    table = register_table(prune_record(quality=BESIDE))
+    assert [row[0] for row in table.rows] == ["law", "news", "given"]
+    assert tuple(table.rows[0][1:]) == ("1.00 ± 0.01", "0.62 ± 0.01")
+
+
+# Warnings.
+
+
+def warnings_of(quality: Quality, **changes: Any) -> str:
+    return " ".join(cut_warnings(prune_record(quality=replace(quality, **changes))))
+
+
+def test_a_good_cut_gets_no_warning() -> None:
+    assert warnings_of(QUALITY) == ""
+
+
+@pytest.mark.parametrize("lead", [-0.2, 0.0, 0.03, math.nan])
+def test_a_cut_that_is_not_clearly_better_than_random_gets_a_warning(lead: float) -> None:
+    assert "not clearly better" in warnings_of(QUALITY, random_lead=lead)
+    assert "random" in warnings_of(QUALITY, random_lead=lead)
+    assert "random" not in warnings_of(QUALITY, random_lead=lead, random=())
+
+
+def test_dropped_corrections_get_a_warning() -> None:
+    assert "No correction was kept" in warnings_of(QUALITY, correction="none", is_dropped=True)
+    assert warnings_of(QUALITY, correction="none") == ""  # none was asked for
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "error", "warns"),
+    [
+        (0.0625, 0.25, 0.01, True),
+        (-0.01, 0.05, 0.01, True),
+        (0.0625, 0.12, 0.01, False),  # not twice as much
+        (0.0, 0.015, 0.01, False),  # within two standard errors
+        (0.25, 0.0625, 0.01, False),
+    ],
+)
+def test_other_text_that_suffers_much_more_gets_a_warning(
+    here: float, there: float, error: float, warns: bool
+) -> None:
+    quality = replace(
+        QUALITY, scores=cut_scores(0.0, 0.5, here), other=cut_scores(0.0, 0.5, there, error)
+    )
+    assert ("Other text suffers much more" in warnings_of(quality)) == warns
+    assert "Other text" not in warnings_of(quality, other=None)
 
 
 def test_loss_of_zero_has_no_sign() -> None:

@@ -33,7 +33,9 @@ Method = Annotated[
     str | None,
     Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."),
 ]
-Refit = Annotated[str, Option(help="full, wide (also feed-forward layers), bias or none.")]
+Refit = Annotated[
+    str, Option(help="bias (keep mean outputs), full (refit weights), wide (more weights) or none.")
+]
 ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
 FitTokens = Annotated[int, Option(help="Tokens to fit corrections on.")]
 HeldTokens = Annotated[int, Option(help="Held-out tokens to measure the cut on.")]
@@ -60,7 +62,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     uniform: Uniform = False,
     policy: Policy = "auto",
     method: Method = None,
-    refit: Refit = "full",
+    refit: Refit = "bias",
     text: options.TextFiles = None,
     lines: options.Lines = False,
     field: options.Field = None,

@@ -136,7 +136,10 @@ class MaskedToken(TokenLoss):
     name: ClassVar[str] = "masked-token loss"
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
-        """Mask MASKED_SHARE of the ordinary tokens, seeded by `number`, unless there are labels."""
+        """Mask MASKED_SHARE of the ordinary tokens, at least one, unless there are labels.
+
+        The random choice is seeded by `number`.
+        """
         if "labels" in inputs:
             return Sample(without_labels(inputs), inputs["labels"])
         if self.mask_id is None:
@@ -146,12 +149,15 @@ class MaskedToken(TokenLoss):
             )
         ids = _token_ids(inputs)
         special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype, device=ids.device)
-        random = torch.Generator().manual_seed(number)
-        is_masked = (torch.rand(ids.shape, generator=random) < MASKED_SHARE).to(ids.device)
-        is_masked &= ~torch.isin(ids, special)
+        is_ordinary = ~torch.isin(ids, special)
         is_real = Sample(inputs).is_real
         if is_real is not None:
-            is_masked &= is_real
+            is_ordinary &= is_real
+        random = torch.Generator().manual_seed(number)
+        is_masked = (torch.rand(ids.shape, generator=random) < MASKED_SHARE).to(ids.device)
+        is_masked &= is_ordinary
+        if not is_masked.any():  # a short text must not be left with nothing to predict
+            is_masked[tuple(is_ordinary.nonzero()[:1].T)] = True
         targets = ids.masked_fill(~is_masked, NO_LABEL)
         return Sample({**inputs, "input_ids": ids.masked_fill(is_masked, self.mask_id)}, targets)
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.reading.batch import Inputs
+from headwise.reading.batch import NO_LABEL, Inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,11 @@ class Sample:
     def num_tokens(self) -> int:
         """Number of tokens without padding; if the model reads no tokens, number of examples."""
         return len(self) if self.is_token is None else int(self.is_token.sum())
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether there is something to predict; True if the objective needs no targets."""
+        return self.targets is None or bool((self.targets != NO_LABEL).any())
 
     def first_tokens(self, count: int) -> "Sample":
         """The first examples, at least one, with about `count` tokens including padding."""

@@ -4,6 +4,7 @@ In: an evaluation for each register. Out: the loss on each, and on all together.
 on average can harm one kind of text, so decisions look at the register that suffers most.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ class RegisterLosses:
         }
 
     def worst_increase(self, base: "RegisterLosses") -> float:
-        """The largest of the increases."""
-        return max(self.increases(base).values())
+        """The largest of the increases; NaN if one is NaN."""
+        return max(self.increases(base).values(), key=lambda value: (math.isnan(value), value))
 
     def helps(self, before: "RegisterLosses", base: "RegisterLosses") -> bool:
         """Whether this model beats `before` on all text and in the register that suffers most.

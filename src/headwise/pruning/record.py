@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.files import read_text, write_aside
-from headwise.formats import replace_nonfinite
+from headwise.formats import format_number, format_with_error, replace_nonfinite
 from headwise.heads import HeadId, parse_heads
 from headwise.pruning.export.sizes import Sizes, Speed
 from headwise.pruning.refit.refit import LayerFit
@@ -21,6 +21,8 @@ from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.text_sets import OWN_TEXT
 
 FILE = "prune.json"
+ROUNDING = 1e-5
+"""Smaller standard errors are rounding errors, for instance of a model compared with itself."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,13 @@ class Score:
     value_se: float
     """Standard error of `value`."""
 
+    @property
+    def text(self) -> str:
+        """The value, with its standard error unless that is unknown or a rounding error."""
+        if not ROUNDING < self.value_se < math.inf:
+            return format_number(self.value, 4)
+        return format_with_error(self.value, self.value_se)
+
 
 @dataclass(frozen=True)
 class CutScores:
@@ -104,7 +113,7 @@ class Quality:
     random_lead_se: float = math.nan
     """Standard error of that difference, over the same examples."""
     correction: str = "none"
-    """What was kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
+    """The correction kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
     `none`."""
     is_dropped: bool = False
     """Whether corrections were fitted but not kept, because they did not help everywhere."""
@@ -186,6 +195,7 @@ class PruneRecord:
                 name: {register: _cut_scores(part) for register, part in quality[name].items()}
                 for name in ("registers", "other_registers")
             },
+            **{name: _number(quality[name]) for name in ("random_lead", "random_lead_se")},
         }
         parts = {
             step: TextPart(**part | {"registers": tuple(part["registers"])})
@@ -211,4 +221,9 @@ def _cut_scores(values: Mapping[str, Any]) -> CutScores:
 
 
 def _score(values: Mapping[str, float | None]) -> Score:
-    return Score(**{name: math.nan if value is None else value for name, value in values.items()})
+    return Score(**{name: _number(value) for name, value in values.items()})
+
+
+def _number(value: float | None) -> float:
+    """A number in JSON; NaN for null, which stands for numbers that are not finite."""
+    return math.nan if value is None else value

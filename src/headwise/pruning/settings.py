@@ -30,7 +30,9 @@ class PruneSettings:
     policy: str = "auto"
     is_uniform: bool = False
     """Whether every layer loses the same number of heads."""
-    refit: str = "full"
+    refit: str = "bias"
+    """The correction to try. `bias` adds the cut heads' mean outputs to the biases; `full` and
+    `wide` also refit weights, and are kept only if they do better. `none` tries none."""
     choose_tokens: int = 4608
     """Number of tokens to choose heads on."""
     fit_tokens: int = 4096

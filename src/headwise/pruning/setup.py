@@ -19,9 +19,14 @@ from headwise.objectives.own_text import sample_windows, why_not_sampled
 from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.gradients import gradients
+from headwise.pruning.importance.gradients import gradients, has_gradients
 from headwise.pruning.record import TextPart, TextUse
-from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
+from headwise.pruning.selection.methods import (
+    CutSearch,
+    costs_alone,
+    one_of_each_group,
+    whole_groups,
+)
 from headwise.pruning.settings import LEAST, PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.pruning.text_sets import (
@@ -42,6 +47,9 @@ from headwise.watching.sites import find_sites
 CHECKED = 4
 """Number of examples on which a cut model is compared with the silenced one."""
 FEWEST_BATCHES = 4
+SENTENCE_DRAWS, WINDOW_DRAWS = 4, 2
+"""Number of random scalars per example while heads are chosen. A sentence is short, so more draws
+cost little."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,16 +131,18 @@ def prepare_setup(
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
     elif texts is None and not settings.keeps_texts_whole:
-        parts = _evaluate_sets(scored, builtin_sets(settings.fold), settings)
-        if chooses and settings.samples_text and not why_not_sampled(scored):
+        is_causal = not why_not_sampled(scored)
+        sets = builtin_sets(settings.fold, is_causal=is_causal)
+        parts = _evaluate_sets(scored, sets, settings)
+        if is_causal and chooses and settings.samples_text:
             parts["choose"] = with_own_text(scored, parts["choose"], settings, progress)
     else:
         documents = choose_texts(texts, keeps_whole=settings.keeps_texts_whole)
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
-        other = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
-    for step in ("choose", "report"):
-        parts[step].whole.finite_loss(scored.name)
+        other = _evaluate_other(scored, settings)
+    for step in ("choose", "report"):  # of one register: the whole takes long
+        next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
@@ -189,6 +199,17 @@ def evaluate_texts(
     )
 
 
+def _evaluate_other(scored: ScoredModel, settings: PruneSettings) -> RegisterEvaluation | None:
+    """The evaluation on built-in text; None if the tokenizer knows no part of it."""
+    whole = evaluate_texts(scored, other_texts(), settings.held_tokens, settings.seed)
+    readable = {
+        name: part
+        for name, part in whole.parts.items()
+        if any(sample.has_targets for sample in part.samples)
+    }
+    return RegisterEvaluation(readable) if readable else None
+
+
 def with_own_text(
     scored: ScoredModel,
     choose: RegisterEvaluation,
@@ -242,15 +263,19 @@ def cut_search(
         whole_groups(heads, counts),
         means,
         is_uniform=settings.is_uniform,
+        draws=SENTENCE_DRAWS if evaluation.objective.reads_sentences else WINDOW_DRAWS,
         seed=settings.seed,
         progress=report,
     )
     if _policy(settings.policy, counts, progress) == "groups":
         return search
-    advice = "choose policy groups, because policy even needs gradients"
-    scores = gradients(evaluation, draws=search.draws, means=means, advice=advice, progress=report)
-    expected = scores.interaction.diagonal() / 2
-    units = one_of_each_group(heads, counts, expected.tolist())
+    costs = costs_alone(search)
+    if has_gradients(evaluation):
+        scores = gradients(
+            evaluation, draws=search.draws, means=means, has_slopes=False, progress=report
+        )
+        costs = list(map(max, costs, (scores.interaction.diagonal() / 2).tolist()))
+    units = one_of_each_group(heads, counts, costs)
     return replace(search, units=units, is_nested=True)
 
 

@@ -9,7 +9,6 @@ kept on some kinds of text is reported on others.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwise.errors import OptionError
 from headwise.reading.corpus import MANUAL, PROSE, ROUGH, calibration_texts
 from headwise.reading.python_manual import split_documents
 
@@ -19,14 +18,10 @@ FOLDS = 4
 """Number of ways to divide the built-in registers; each register reports in one of them."""
 OWN_SHARES = (0.25, 0.15, 0.2)
 """Shares of a user's text to report on, of the rest to decide on, and of the rest to shrink on."""
-FEWEST = len(OWN_SHARES) + 1
-"""Smallest number of paragraphs or examples that can be divided."""
 SAMPLES = "samples"
 """Register of text sampled from the model itself."""
 Texts = Mapping[str, Sequence[str]]
 """Documents by register."""
-
-
 STEPS = ("choose", "fit", "shrink", "decide", "report")
 
 
@@ -46,20 +41,23 @@ class TextSets:
     """To report on: it decides nothing."""
 
 
-def builtin_sets(fold: int = 0) -> TextSets:
+def builtin_sets(fold: int = 0, *, is_causal: bool) -> TextSets:
     """The built-in registers, divided so that every fourth prose register reports.
 
-    Heads are chosen on the widest variety: prose, rough text and the manual.
+    Heads are chosen on four registers of prose and on rough text; those of causal models, which
+    are more sensitive to the kind of text, also on the manual.
 
-    >>> list(builtin_sets(0).report), list(builtin_sets(1).report)
-    (['news', 'letters', 'captions'], ['encyclopedia', 'reviews', 'science'])
+    >>> sets = builtin_sets(is_causal=False)
+    >>> list(sets.choose), list(sets.report)
+    (['news', 'letters', 'instructions', 'captions', 'rough'], ['dialogue', 'questions', 'speech'])
     """
-    report = PROSE[fold::FOLDS]
+    report = PROSE[FOLDS - 1 - fold :: FOLDS]
     rest = [name for name in PROSE if name not in report]
-    texts = calibration_texts()
-    chosen = rest[0::3]
+    chosen = [rest[at] for at in (0, 3, 5, 6)]  # of many lengths and styles
     others = [name for name in rest if name not in chosen]
-    sets = ([*chosen, ROUGH, MANUAL], others[0::3], others[1::3], others[2::3], report)
+    choose = [*chosen, ROUGH, *([MANUAL] if is_causal else [])]
+    sets = (choose, others[0::3], others[1:2], others[2::2], report)
+    texts = calibration_texts()
     return TextSets(*({name: texts[name] for name in names} for names in sets))
 
 
@@ -70,26 +68,19 @@ def other_texts() -> Texts:
 
 
 def own_sets(texts: Sequence[str], seed: int, *, keeps_whole: bool = False) -> TextSets:
-    """The user's documents, or the paragraphs of a single one, divided at random.
+    """The user's documents, or their paragraphs if there are few of them, divided at random.
 
     If `keeps_whole` is True, each text is one example and never split.
     """
     parts, rest = list[Texts](), texts
-    for share in OWN_SHARES:
-        try:
-            rest, part = split_documents(
-                rest, held_out=share, seed=seed + len(parts), keeps_whole=keeps_whole
-            )
-        except OptionError as error:
-            if not parts:
-                raise
-            problem = f"the text has {len(parts) + 1} paragraphs: give at least {FEWEST}"
-            problem += ", separated by blank lines"
-            if keeps_whole:
-                problem = f"the text has too few examples: give at least {FEWEST} different ones"
-            raise OptionError(
-                f"{problem}, for fitting, choosing a ridge, deciding and measuring"
-            ) from error
+    for number, share in enumerate(OWN_SHARES):
+        rest, part = split_documents(
+            rest,
+            held_out=share,
+            seed=seed + number,
+            keeps_whole=keeps_whole,
+            least=len(OWN_SHARES) - number,
+        )
         parts.append({OWN_TEXT: part})
     report, decide, shrink = parts
     return TextSets({OWN_TEXT: rest}, {OWN_TEXT: rest}, shrink, decide, report)

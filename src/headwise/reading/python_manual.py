@@ -89,34 +89,38 @@ def split_sentences(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def split_documents(
-    texts: Iterable[str], *, held_out: float = 0.25, seed: int = 0, keeps_whole: bool = False
+    texts: Iterable[str],
+    *,
+    held_out: float = 0.25,
+    seed: int = 0,
+    keeps_whole: bool = False,
+    least: int = 1,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Documents to fit on, and held-out documents with about `held_out` of all characters.
 
-    No paragraph is in both parts. A single document is split between paragraphs. With
+    No paragraph is in both parts. The first part has at least `least` documents; if there are too
+    few, all are split between paragraphs, of which it then has at least `least`. With
     `keeps_whole`, no document is changed or split, and only repeated documents are left out.
     """
     texts = tuple(texts)
     if keeps_whole:
         examples = tuple({_gist(text): text for text in texts if text.strip()}.values())
-        if len(examples) < 2:
+        if len(examples) <= least:
             count = format_count(len(examples), "example")
-            raise OptionError(
-                f"{count} cannot be split into a fitted and a held-out part: pass more"
-            )
-        return _split(examples, held_out, seed)
+            raise OptionError(f"{count} cannot be divided into {least + 1} parts: pass more")
+        return _split(examples, held_out, seed, least)
     parts = [part for text in texts for part in split_paragraphs(text)]
     if len(parts) > 1:  # a single paragraph may be huge, but has no repeats
         documents = _unique_paragraphs(texts)
-        if len(documents) > 1:
-            return _split(documents, held_out, seed)
+        if len(documents) > least:
+            return _split(documents, held_out, seed, least)
         parts = [part for text in documents for part in split_paragraphs(text)]
-    if len(parts) < 2:
+    if len(parts) <= least:
         raise OptionError(
-            f"a text of {format_count(len(parts), 'paragraph')} cannot be split into a fitted "
-            "and a held-out part: pass several documents, or put blank lines between paragraphs"
+            f"a text of {format_count(len(parts), 'paragraph')} cannot be divided into {least + 1} "
+            "parts: pass several documents, or put blank lines between paragraphs"
         )
-    fitted, rest = _split(parts, held_out, seed)
+    fitted, rest = _split(parts, held_out, seed, least)
     return ("\n\n".join(fitted),), ("\n\n".join(rest),)
 
 
@@ -146,13 +150,17 @@ def _gist(text: str) -> str:
 
 
 def _split(
-    units: Sequence[str], held_out: float, seed: int
+    units: Sequence[str], held_out: float, seed: int, least: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Two nonempty random parts of `units`; the second has about `held_out` of the characters."""
+    """Two random parts of `units`: one with at least `least` of them, and one with at least one.
+
+    The second has about `held_out` of the characters.
+    """
     order = random.Random(seed).sample(range(len(units)), len(units))
     sizes = list(accumulate(len(units[place]) for place in order))
     target = held_out * sizes[-1]
-    count = min(range(1, len(units)), key=lambda count: abs(sizes[count - 1] - target))
+    counts = range(1, len(units) - least + 1)
+    count = min(counts, key=lambda count: abs(sizes[count - 1] - target))
     rest = set(order[:count])
     chosen = tuple(unit for place, unit in enumerate(units) if place not in rest)
     return chosen, tuple(units[place] for place in sorted(rest))

@@ -181,7 +181,7 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
             f"silenced, {exactness}."
         )
     caption = (
-        f"{cut.quality.unit.capitalize()} on text that decided nothing ({cut.quality.objective}); "
+        f"{cut.quality.unit.capitalize()} on text that decided nothing ({cut.quality.objective}). "
         f"{held_out_line(cut)} ± is a standard error."
     )
     return section(

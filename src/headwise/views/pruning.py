@@ -10,7 +10,6 @@ from headwise.drawing.table import Table
 from headwise.formats import (
     format_count,
     format_large_count,
-    format_number,
     format_size,
     format_with_error,
     join_words,
@@ -23,8 +22,6 @@ from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
 """Number of heads shown at either end of a long list."""
-ROUNDING = 1e-5
-"""Smaller standard errors are rounding errors, for instance of a model compared with itself."""
 CORRECTIONS = {"bias": "biases corrected", "full": "refitted", "wide": "refitted widely"}
 """Names in a table for the values of `Quality.correction`."""
 SIZES = {
@@ -167,11 +164,7 @@ def quality_table(record: PruneRecord) -> Table:
 
 def score_cell(score: Score) -> str:
     """A score with its standard error; "-" if it is NaN."""
-    if math.isnan(score.value):
-        return "-"
-    if not ROUNDING < score.value_se < math.inf:
-        return format_number(score.value, 4)
-    return format_with_error(score.value, score.value_se)
+    return "-" if math.isnan(score.value) else score.text
 
 
 def register_table(record: PruneRecord) -> Table:
@@ -214,6 +207,8 @@ def held_out_line(record: PruneRecord) -> str:
     """A line about the text that the scores were measured on."""
     part = record.text.report
     noun = "sentences" if record.quality.unit == "cosine" else "passages"
+    if record.settings.keeps_texts_whole:
+        noun = "examples"
     source = "your text" if record.text.is_given else join_words(part.registers)
     return f"Measured on {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
 

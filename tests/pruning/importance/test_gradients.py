@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from headwise.pruning.importance.gradients import (
 from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
 from headwise.reading.batch import Inputs
-from headwise.watching.gates import silence
+from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
 
 from ...watching.tiny import tiny
 from ..tiny_models import (
@@ -59,6 +60,18 @@ def away(name: str) -> Evaluation:
         )
 
 
+def per_example(
+    task: Evaluation,
+    sample: Sample,
+    draws: int,
+    random: torch.Generator,
+    *,
+    means: MeanOutputs | None = None,
+    has_slopes: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _per_example(task, sample, draws, random, means, "", has_slopes=has_slopes)
+
+
 def random() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
@@ -80,28 +93,12 @@ def flat(model: nn.Module, inputs: Inputs) -> Tensor:
     return found
 
 
-@pytest.mark.parametrize(
-    ("options", "advice"),
-    [
-        (
-            {"policy": "even", "method": "ablation"},
-            "policy groups.*even",
-        ),
-        ({"policy": "groups", "method": "fisher"}, "ablation.*greedy.*random$"),
-    ],
-)
-def test_error_without_gradients_names_methods_that_work(
-    options: dict[str, str], advice: str
-) -> None:
-    settings = PruneSettings(draws_curve=False, times_speed=False, **options)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match=rf"torch\.no_grad.*argmax.*{advice}"):
-        prune(
-            model_of("llama"),
-            cut=6,
-            batches=[plain("llama")] * 3,
-            objective=flat,
-            settings=settings,
-        )
+@pytest.mark.parametrize("method", ["rounds", "fisher"])
+def test_error_without_gradients_names_methods_that_work(method: str) -> None:
+    settings = PruneSettings(times_speed=False, method=method)
+    options: Any = {"batches": [plain("llama")] * 4, "objective": flat}
+    with pytest.raises(OptionError, match=r"torch\.no_grad.*argmax.*ablation.*greedy.*random$"):
+        prune(model_of("llama"), cut=6, settings=settings, **options)
 
 
 def test_expected_cost_of_one_head_equals_its_expected_loss() -> None:
@@ -114,7 +111,7 @@ def test_expected_cost_of_one_head_equals_its_expected_loss() -> None:
 def test_gradients_of_every_example_are_finite_differences(name: str) -> None:
     task = away(name)
     sample = task.samples[0]
-    got, _, weights = _per_example(task, sample, 1, random())
+    got, _, weights = per_example(task, sample, 1, random())
     some = slice(None, None, 3 if name == "bart" else 1)  # BART has 36 heads
     want = torch.stack([slope(task, sample, head) for head in heads_of(name)[some]], 1)
     assert_close(got[:, some], want, torch.float32, "gradients by head")
@@ -133,10 +130,36 @@ def slope(task: Evaluation, sample: Sample, head: HeadId) -> Tensor:
 
 
 @EACH
+def test_gradients_point_towards_the_means_if_there_are_any(name: str) -> None:
+    task = away(name)
+    sample, head = task.samples[0], heads_of(name)[4]
+    means = mean_outputs(task.model, [one.inputs for one in task.samples])
+    got, _, _ = per_example(task, sample, 1, random(), means=means)
+    ends = []
+    for sign in (1, -1):
+        gates = torch.ones(task.counts[head.layer_name][0], dtype=torch.float64)
+        gates[head.head] += sign * STEP
+        with torch.no_grad(), gate(task.model, {head.layer_name: gates}, means=means):
+            output = task.objective.output(task.model, sample.inputs)
+        ends.append(task.objective.losses(output, sample).sums)
+    assert_close(got[:, 4], (ends[0] - ends[1]) / (2 * STEP), torch.float32, "gradients")
+    without, _, _ = per_example(task, sample, 1, random())
+    assert (without[:, 4] - got[:, 4]).abs().max() > 1e-6
+
+
+def test_interactions_need_no_slopes() -> None:
+    task = task_of("gpt2")
+    scores = [gradients(task, draws=3, seed=2, has_slopes=slopes) for slopes in (True, False)]
+    assert torch.equal(scores[0].interaction, scores[1].interaction)
+    assert scores[0].pull.any() and not scores[1].pull.any()
+    assert torch.equal(scores[1].expected, scores[1].interaction.diagonal() / 2)
+
+
+@EACH
 def test_pull_and_michel_are_means_over_examples(name: str) -> None:
     task = away(name)
     found = gradients(task, draws=1)
-    parts = [_per_example(task, sample, 1, random()) for sample in task.samples]
+    parts = [per_example(task, sample, 1, random()) for sample in task.samples]
     slopes, weights = torch.cat([one[0] for one in parts]), torch.cat([one[2] for one in parts])
     assert found.heads == heads_of(name)
     assert_close(found.pull, slopes.sum(0) / weights.sum(), torch.float32)
@@ -209,7 +232,7 @@ def test_random_scalars_have_the_exact_interaction_on_average(name: str) -> None
     task = Evaluation.of_batches(
         task.model, task.objective, [padded("bert" if name == "embedding" else name)]
     )
-    parts = [_per_example(task, one, DRAWS, random()) for one in task.samples]
+    parts = [per_example(task, one, DRAWS, random()) for one in task.samples]
     weight = sum(float(one[2].sum()) for one in parts)
     some = slice(None, None, 3 if name == "bart" else 1)
     drawn = [one[1][..., some] for one in parts]
@@ -271,7 +294,7 @@ def test_a_model_compared_with_itself_is_scored_by_its_random_scalars() -> None:
     task = task_of("embedding")
     found = gradients(task, draws=3, seed=5)
     drawn = torch.Generator().manual_seed(5)
-    parts = [_per_example(task, one, 3, drawn)[1] for one in task.samples]
+    parts = [per_example(task, one, 3, drawn)[1] for one in task.samples]
     scalars = torch.cat(parts, 1)
     assert_close(found.michel, scalars.abs().mean((0, 1)), torch.float32)
     assert_close(found.fisher, (scalars**2).mean((0, 1)), torch.float32)
@@ -310,7 +333,7 @@ def test_one_example_has_no_standard_error() -> None:
 def test_the_error_of_what_is_expected_is_that_of_a_mean_over_examples() -> None:
     task = every_axis([plain("bert")])
     found = gradients(task, draws=WIDTH)
-    _, drawn, _ = _per_example(task, task.samples[0], WIDTH, random())
+    _, drawn, _ = per_example(task, task.samples[0], WIDTH, random())
     each = (drawn**2).mean(0) / 2
     assert_close(found.expected_error, each.std(0) / len(each) ** 0.5, torch.float32)
     many = every_axis([{name: value.repeat(9, 1) for name, value in plain("bert").items()}])
@@ -363,7 +386,7 @@ def test_parts_are_interactions_on_disjoint_examples() -> None:
     generator = torch.Generator().manual_seed(0)
     with _without_weight_gradients(model):
         for sample in whole.samples:
-            of_draws.append(_per_example(whole, sample, 4, generator)[1])
+            of_draws.append(per_example(whole, sample, 4, generator)[1])
     effects = torch.cat(of_draws, 1)  # draws, examples, heads
     for part in range(PARTS):
         own = effects[:, part::PARTS].flatten(0, 1)

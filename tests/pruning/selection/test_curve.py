@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.losses import CustomLoss
+from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     RIVALS,
@@ -174,13 +175,14 @@ def test_rivals_without_gradients_are_only_ablation() -> None:
     task = Evaluation.of_batches(
         problem.evaluation.model, CustomLoss(without_gradients), [plain("gpt2")]
     )
-    problem = replace(problem, evaluation=task)
+    problem = replace(problem, registers=RegisterEvaluation({"given": task}))
     assert rivals(problem) == ["ablation"]
     assert rivals(problem_of("gpt2")) == list(RIVALS)
     smooth = Evaluation.of_batches(
         task.model, CustomLoss(lambda model, x: model(**x).logits.mean((1, 2))), [plain("gpt2")]
     )
-    assert rivals(replace(problem, evaluation=smooth)) == list(RIVALS)
+    registers = RegisterEvaluation({"given": smooth})
+    assert rivals(replace(problem, registers=registers)) == list(RIVALS)
 
 
 def test_points_convert_the_loss_to_the_unit_of_the_curve() -> None:

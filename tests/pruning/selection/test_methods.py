@@ -2,14 +2,16 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 
 from headwise.heads import HeadId, parse_heads
-from headwise.objectives.evaluation import Evaluation
-from headwise.pruning.importance.ablation import ablate
+from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.objectives.registers import RegisterEvaluation
+from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.selection import methods
 from headwise.pruning.selection.methods import (
@@ -18,6 +20,7 @@ from headwise.pruning.selection.methods import (
     METHODS,
     CutOrder,
     CutSearch,
+    costs_alone,
     one_of_each_group,
     order_units,
     random_cut,
@@ -25,6 +28,7 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.surgery.cut import plan_slices
+from headwise.reading.batch import Inputs
 
 from ..tiny_models import assert_unchanged, counts_of, plain, state_of, task_of
 
@@ -35,8 +39,8 @@ def problem_of(name: str, **options: object) -> CutSearch:
     """Every group of heads of a model, on a batch without padding."""
     task = task_of(name)
     small = Evaluation.of_batches(task.model, task.objective, [plain(name)])
-    heads = task.heads
-    found = CutSearch(small, whole_groups(heads, counts_of(name)), rounds=3, draws=2)
+    heads, registers = task.heads, RegisterEvaluation({"given": small})
+    found = CutSearch(registers, whole_groups(heads, counts_of(name)), rounds=3, draws=2)
     return replace(found, **options)  # type: ignore[arg-type]
 
 
@@ -197,14 +201,15 @@ def test_of_two_redundant_heads_one_is_cut_first_and_one_last(
     assert sum(order.costs) == pytest.approx(costs.expected_cost(range(15)))
 
 
-def test_a_head_whose_silence_helps_is_cut_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slope_of_the_loss_does_not_change_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of("gpt2")
-    pull = torch.zeros(15, dtype=torch.float64)
-    pull[7] = 3.0
-    found = planted(problem, torch.eye(15).double(), pull)
-    monkeypatch.setattr(methods, "measure_gradients", lambda *_, **__: found)
-    order = order_units("quadratic", problem)
-    assert order.units[0] == problem.units[7] and order.costs[0] == 0.5 - 3.0
+    interaction = torch.diag(torch.arange(15, 0, -1, dtype=torch.float64))
+    orders = []
+    for pull in (torch.zeros(15).double(), torch.linspace(-9, 9, 15).double()):
+        scores = planted(problem, interaction, pull)
+        monkeypatch.setattr(methods, "measure_gradients", lambda *_, now=scores, **__: now)
+        orders.append(order_units("quadratic", problem))
+    assert orders[0] == orders[1]
 
 
 def test_each_round_measures_the_model_without_the_units_cut_so_far(
@@ -213,8 +218,8 @@ def test_each_round_measures_the_model_without_the_units_cut_so_far(
     search, seeds, silent_heads = problem_of("gpt2", rounds=3), [], []
     measure = methods.measure_gradients
 
-    def record_measurement(now: CutSearch, draws: int) -> Gradients:
-        scores = measure(now, draws)
+    def record_measurement(now: CutSearch, draws: int, **options: bool) -> Gradients:
+        scores = measure(now, draws, **options)
         seeds.append(now.seed)
         pairs = zip(now.heads, scores.michel, strict=True)
         silent_heads.append({str(head) for head, score in pairs if score == 0})
@@ -224,6 +229,102 @@ def test_each_round_measures_the_model_without_the_units_cut_so_far(
     order = order_units("rounds", search)
     assert seeds == [0, 5, 10]
     assert silent_heads == [{str(head) for head in order.first(count)} for count in (0, 5, 10)]
+
+
+# Direct measurements.
+
+
+def two_registers(name: str) -> CutSearch:
+    """A search whose second register has the first one's tokens in reverse order."""
+    problem = problem_of(name)
+    reverse = {key: value.flip(1) for key, value in plain(name).items()}
+    task = problem.evaluation
+    other = Evaluation.of_batches(task.model, task.objective, [reverse])
+    return replace(problem, registers=RegisterEvaluation({"news": task, "law": other}))
+
+
+@pytest.mark.parametrize(
+    ("news", "law", "cost"),
+    [
+        ((0.0, 0.1), (1.0, 0.1), 0.8),  # in the worst register, less two standard errors
+        ((0.0, 0.1), (1.0, 0.4), 0.5),  # the mean, because the worst register is uncertain
+        ((0.5, 0.0), (-0.5, 0.0), 0.5),
+        ((1.0, math.inf), (2.0, math.inf), 1.5),  # one example per register has no error
+        ((math.nan, math.nan), (0.0, 0.1), math.inf),
+        ((math.inf, math.nan), (0.0, 0.1), math.inf),
+        ((math.inf, math.inf), (0.0, 0.1), math.inf),
+    ],
+)
+def test_direct_costs_count_the_worst_register(
+    news: tuple[float, float],
+    law: tuple[float, float],
+    cost: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    estimates = iter([[Estimate(*news)] * 2, [Estimate(*law)] * 2])
+    monkeypatch.setattr(methods, "ablate", lambda *_, **__: next(estimates))
+    found = methods._measure_directly(two_registers("gpt2"), [0], [7, 3])
+    assert found == pytest.approx({3: cost, 7: cost})
+
+
+def test_direct_costs_are_measured_without_the_units_cut_so_far() -> None:
+    search = two_registers("gpt2")
+    cut, unit = search.units[2], search.units[9]
+    found = methods._measure_directly(search, [2], [9])
+    added = [
+        part.loss([*cut, *unit]).value - part.loss(cut).value
+        for part in search.registers.parts.values()
+    ]
+    assert found[9] >= sum(added) / 2 - 1e-9
+    assert found[9] <= max(added)
+    assert costs_alone(search)[9] != pytest.approx(found[9], rel=1e-6)
+
+
+def test_direct_costs_skip_examples_with_nothing_to_predict() -> None:
+    inputs = plain("gpt2")
+    labels = inputs["input_ids"].clone()
+    labels[0] = -100
+    nothing, few = replace_inputs(inputs, labels[:1], 1), replace_inputs(inputs, labels, 4)
+    task = Evaluation.of_batches(task_of("gpt2").model, task_of("gpt2").objective, [nothing, few])
+    search = replace(problem_of("gpt2"), registers=RegisterEvaluation({"given": task}))
+    assert [len(part.samples) for part in search.samples] == [2]
+    assert all(map(math.isfinite, order_units("rounds", search, count=3).costs))
+
+
+def replace_inputs(inputs: Inputs, labels: torch.Tensor, count: int) -> Inputs:
+    return {name: value[:count] for name, value in inputs.items()} | {"labels": labels}
+
+
+@pytest.mark.parametrize("method", ["quadratic", "rounds"])
+def test_no_unit_is_cut_on_a_prediction_that_a_measurement_contradicts(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = problem_of("gpt2")
+    costly = max(problem.units, key=lambda unit: problem.evaluation.loss(unit).value)
+    index = problem.units.index(costly)
+    matrix = torch.eye(15, dtype=torch.float64)
+    matrix[index, index] = 0.0  # it seems to cost nothing
+    scores = planted(problem, 1e-6 * matrix, torch.zeros(15).double())
+    monkeypatch.setattr(methods, "measure_gradients", lambda *_, **__: scores)
+    order = order_units(method, problem, count=5)
+    assert costly not in order.units
+    monkeypatch.setattr(
+        methods, "_measure_directly", lambda _, __, units: dict.fromkeys(units, -math.inf)
+    )
+    assert order_units(method, problem).units[0] == costly  # the prediction alone would cut it
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf])
+def test_unknown_direct_costs_are_cut_last(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of("gpt2")
+
+    def ablate_broken(_: Evaluation, units: Sequence[Unit], **__: object) -> list[Estimate]:
+        broken = problem.units[0]
+        return [Estimate(cost if unit == broken else 0.1, 0.01) for unit in units]
+
+    monkeypatch.setattr(methods, "ablate", ablate_broken)
+    order = order_units("rounds", problem)
+    assert order.units[-1] == problem.units[0] and order.costs[-1] == math.inf
 
 
 def test_the_best_method_comes_first() -> None:

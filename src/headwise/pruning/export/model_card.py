@@ -11,7 +11,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from headwise.drawing.table import Table
-from headwise.formats import format_with_error, join_words
+from headwise.formats import join_words
 from headwise.models.exported_folder import BLOCK
 from headwise.pruning.export.plain_config import public_class
 from headwise.pruning.record import PruneRecord, Score
@@ -119,7 +119,4 @@ def figures_section(record: PruneRecord) -> str:
 
 
 def _figure(score: Score) -> str:
-    """A score with its standard error."""
-    if not math.isfinite(score.value):
-        return "unknown"
-    return format_with_error(score.value, score.value_se)
+    return score.text if math.isfinite(score.value) else "unknown"

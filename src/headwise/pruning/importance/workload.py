@@ -34,7 +34,7 @@ LEAST_TOKENS = 1024
 """Tokens that an ablation reads by default, even if that is more work."""
 WITHOUT_GRADIENTS = f"measure only {', '.join(ABLATIONS)}"
 """Advice for objectives without gradients."""
-TRIAL_HEADS = 4
+TRIAL_HEADS = 2
 """Number of heads that are silenced to estimate the time of an ablation."""
 
 

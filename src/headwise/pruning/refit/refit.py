@@ -41,7 +41,7 @@ class LayerFit:
 
     layer: str
     kind: str
-    """What was corrected: `weights`, only the `bias`, or `nothing` if no correction helped in every
+    """The part that was corrected: `weights`, `bias` alone, or `nothing` if none helped in every
     register not used for fitting."""
     ridge: float | None
     """None if the weights were not corrected."""
@@ -251,7 +251,8 @@ def best_correction(
 
     def share_left(rows: NormalEquations, correction: Correction) -> float:
         before = rows.mean_square
-        return rows.error_left(correction) / before if before else math.inf
+        share = rows.error_left(correction) / before if before else math.inf
+        return math.inf if math.isnan(share) else share
 
     best: tuple[float | None, Correction | None, NormalEquations] = (None, None, held_out[0])
     least = 1.0
@@ -260,7 +261,7 @@ def best_correction(
             break
         correction = fitted.solve(ridge)
         worst = max(held_out, key=lambda rows: share_left(rows, correction))
-        if share_left(worst, correction) < least:  # False if it is NaN
+        if share_left(worst, correction) < least:
             least = share_left(worst, correction)
             best = (ridge, correction, worst)
     return best

@@ -85,7 +85,7 @@ class CutSearch:
     registers: RegisterEvaluation
     units: tuple[Unit, ...]
     means: MeanOutputs | None = None
-    """What cut heads are replaced with, if their mean outputs will be added to the biases."""
+    """Outputs to put in the place of cut heads, if these will be added to the biases."""
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
@@ -110,10 +110,7 @@ class CutSearch:
     @cached_property
     def samples(self) -> list[Evaluation]:
         """The first examples of every register, to measure costs directly on."""
-        return [
-            replace(part, samples=(part.samples[0].first_tokens(CHECKED_TOKENS),))
-            for part in self.registers.parts.values()
-        ]
+        return [_first_examples(part) for part in self.registers.parts.values()]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -136,6 +133,12 @@ class CutSearch:
         layers = self.units_by_layer.values()
         fewest = min(map(len, layers), default=0)
         return tuple(unit for units in layers for unit in units[:fewest])
+
+
+def _first_examples(part: Evaluation) -> Evaluation:
+    """The first examples of an evaluation; all of them if the first have nothing to predict."""
+    sample = part.samples[0].first_tokens(CHECKED_TOKENS)
+    return replace(part, samples=(sample,)) if sample.has_targets else part
 
 
 @dataclass(frozen=True)
@@ -268,7 +271,7 @@ def _measure_directly(
 
     Gradients cannot show everything: where a norm follows attention, a whole layer seems to cost
     nothing. The loss is the mean over all registers or, if that is larger, the part of the cost in
-    the worst register that exceeds two standard errors.
+    the worst register that exceeds two standard errors. A loss that is NaN counts as infinite.
     """
     order = sorted(candidates)
     with _silence_units(search, cut):
@@ -277,8 +280,15 @@ def _measure_directly(
             for part in search.samples
         ]
     values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
-    worst = (values - 2 * errors).amax(0)
-    return dict(zip(order, torch.maximum(values.mean(0), worst).tolist(), strict=True))
+    worst = (values - 2 * errors).nan_to_num(-torch.inf, torch.inf).amax(0)
+    costs = torch.maximum(values.mean(0), worst)
+    return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
+
+
+def costs_alone(search: CutSearch) -> list[float]:
+    """Loss that cutting each head by itself adds, measured directly."""
+    heads = replace(search, units=tuple((head,) for head in search.heads))
+    return [*_measure_directly(heads, (), range(len(search.heads))).values()]
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
