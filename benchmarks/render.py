@@ -5,12 +5,15 @@
 
 import json
 import re
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import Result
 from rich.table import Table
+
+from headwise.formats import format_count, join_words
 
 
 def read_json(path: Path) -> tuple[dict[str, object], list[Result]]:
@@ -165,35 +168,48 @@ def scan_markdown(record: dict[str, Any]) -> str:
 PRUNE = {name: HERE / "results" / f"prune-{name}.json" for name in ("minilm", "smollm2")}
 
 
+def quality_lines(record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Lines of a table: a heading, then one row per method, one column per share of heads."""
+    cells = {
+        (row["method"], row["share"]): " / ".join(
+            quality_cell(row[name], record) for name in ("zeros", "means")
+        )
+        for row in record["choose"]
+    }
+    methods, shares = (list(dict.fromkeys(keys)) for keys in zip(*cells, strict=True))
+    return [
+        ("chosen by", *(f"{share:.0%} cut" for share in shares)),
+        *((method, *(cells[method, share] for share in shares)) for method in methods),
+    ]
+
+
+def quality_cell(values: Sequence[float], record: dict[str, Any]) -> str:
+    """The median cosine, or perplexity as a multiple of the uncut model's; with a range if any."""
+
+    def cell(value: float) -> str:
+        is_cosine = record["unit"] == "cosine"
+        return f"{value:.3f}" if is_cosine else f"{value / record['uncut']:.2f}x"
+
+    median, low, high = map(cell, (statistics.median(values), min(values), max(values)))
+    return median if len(values) == 1 else f"{median} ({low} to {high})"
+
+
 def quality_markdown(record: dict[str, Any]) -> str:
-    """One row per method, one column per share of heads."""
-    rows = [*record.get("choose", []), *record.get("refit", [])]
-    shares = sorted({row["share"] for row in rows})
-    is_embedding = record["unit"] == "cosine"
-    found = {(row["method"], row["share"]): row for row in rows}
-    lines: list[tuple[str, ...]] = [("method", *(f"{share:.0%} cut" for share in shares))]
-    for method in dict.fromkeys(row["method"] for row in rows):
-        cells = []
-        for share in shares:
-            row = found.get((method, share))
-            other = "" if row is None else (row["neighbours"] if is_embedding else row["ratio"])
-            if row is None:
-                cells.append("")
-            elif is_embedding:
-                cells.append(f"{row['score']:.3f} / {other:.0%}")
-            else:
-                cells.append(f"{row['score']:.1f} ({other:.2f}x)")
-        lines.append((method, *cells))
-    return markdown(lines)
+    """The quality of every choice, below a sentence that says what it is and on which text."""
+    chosen, report = (record["text"][step] for step in ("choose", "report"))
+    measure = "mean cosine to the uncut model's embeddings"
+    if record["unit"] != "cosine":
+        measure = f"perplexity as a multiple of the uncut model's ({record['uncut']:.1f})"
+    sentence = (
+        f"`{record['model']}`, {measure}, with zeros / with mean outputs in place of the cut "
+        f"heads; chosen on {chosen['tokens']:,} tokens of {join_words(chosen['registers'])}, "
+        f"measured on {report['tokens']:,} tokens of {join_words(report['registers'])}:"
+    )
+    return f"{sentence}\n\n{markdown(quality_lines(record))}"
 
 
 def speed_markdown(record: dict[str, Any]) -> str:
     """How much faster a cut model is, and the share of multiply-adds removed."""
-    gone = {
-        proof["share"]: 1
-        - proof["after"]["attention_multiply_adds"] / proof["before"]["attention_multiply_adds"]
-        for proof in record["proofs"]
-    }
     lines: list[tuple[str, ...]] = [
         ("heads cut", "attention multiply-adds gone", "batch", "before", "after", "times as fast")
     ]
@@ -201,33 +217,32 @@ def speed_markdown(record: dict[str, Any]) -> str:
         lines.append(
             (
                 f"{row['share']:.0%}",
-                f"{gone[row['share']]:.0%}",
+                f"{row['multiply_adds_removed']:.0%}",
                 f"{row['batch']} x {row['positions']}",
                 f"{row['before']:.3f} s",
                 f"{row['after']:.3f} s",
                 f"{row['ratio']:.2f} ±{row['spread']:.2f}",
             )
         )
-    return markdown(lines)
+    run = record["settings"]["time"]
+    sentence = (
+        f"`{record['model']}`, time of one forward pass, uncut and cut, "
+        f"{format_count(run['threads'], 'thread')}, commit {run['commit']}:"
+    )
+    return f"{sentence}\n\n{markdown(lines)}"
 
 
 def prune_markdown(records: dict[str, dict[str, Any]]) -> str:
-    """Quality, speed and cost of cutting the two models."""
+    """What the benchmark of cutting measured of each model: quality, speed, cost of importance."""
     parts = []
-    for name, record in records.items():
-        what = (
-            "mean cosine to the uncut model's embeddings / sentences that keep their nearest "
-            "neighbour"
-            if record["unit"] == "cosine"
-            else f"perplexity (times the uncut model's {record['uncut']:.1f})"
-        )
-        parts.append(f"`{name}`, {what}, on {record['examples']:,} held-out examples:")
-        parts.append(quality_markdown(record))
+    for record in records.values():
+        if "choose" in record:
+            parts.append(quality_markdown(record))
         if "speed" in record:
             parts.append(speed_markdown(record))
         if "importance" in record:
             seconds = (f"{what} {taken:.1f} s" for what, taken in record["importance"].items())
-            parts.append(f"Importance on the same text: {', '.join(seconds)}.")
+            parts.append(f"Importance of its heads, in the same run: {', '.join(seconds)}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -306,14 +321,18 @@ def page_job(record: dict[str, Any]) -> Job:
 
 
 def cut_job(record: dict[str, Any]) -> Job:
-    """Cutting half of the heads, by several methods."""
-    rows = [*record["choose"], *record["refit"]]
-    half = {row["method"]: f"{row['score']:.3f}" for row in rows if row["share"] == 0.5}
-    others = [name for name in half if name.startswith(("ablation", "michel", "random"))]
+    """Cutting half of the heads, chosen by several methods."""
+    half = {
+        row["method"]: quality_cell(row["means"], record)
+        for row in record["choose"]
+        if row["share"] == 0.5
+    }
+    names = [name for name in half if name.startswith(("ablation", "michel", "random"))]
     return (
-        "minilm without half its heads: cosine to the uncut model",
-        f"{half['rounds']}; with a refit **{half['rounds + refit']}**",
-        f"{'; '.join(f'{name}: {half[name]}' for name in others)} (none has a refit)",
+        "choosing half of minilm's heads to cut: cosine to the uncut model on "
+        f"{join_words(record['text']['report']['registers'])}, mean outputs in place of the heads",
+        f"**{half['rounds']}**",
+        "; ".join(f"{name}: {half[name]}" for name in names),
         "`benchmarks/prune.py minilm`",
     )
 

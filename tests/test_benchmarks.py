@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
+from headwise.objectives.scored_model import open_scored_model
+from headwise.pruning.settings import PruneSettings
+
+from .pruning.tiny_models import model_of, words_tokenizer
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -30,6 +36,8 @@ def test_pages_show_the_last_runs(render: dict[str, Any]) -> None:
     readme, speed = (pages[ROOT / name] for name in ("README.md", "docs/speed.md"))
     assert "| headwise, every row |" in speed
     assert "`benchmarks/scan.py`" in readme
+    assert "measured on" in speed
+    assert "random, median of 5 (range)" in speed
 
 
 def test_the_sweep_page_shows_the_recorded_results(
@@ -74,3 +82,49 @@ def test_the_ratio_is_to_the_fastest_peer_of_the_row(render: dict[str, Any]) -> 
     result = harness.summary(case, times)
     assert (result.best_peer, result.ratio_to_best) == ("quick", 0.5)
     assert result.share_of_peak is None
+
+
+def choice(unit: str = "cosine", **values: list[float]) -> dict[str, Any]:
+    """A record of one cut of half of the heads."""
+    rows = [
+        {"method": method, "share": 0.5, "zeros": numbers, "means": [2 * x for x in numbers]}
+        for method, numbers in values.items()
+    ]
+    return {"unit": unit, "uncut": 5.0, "choose": rows}
+
+
+def test_random_cuts_are_shown_as_median_and_range(render: dict[str, Any]) -> None:
+    record = choice(random=[0.3, 0.1, 0.125], rounds=[0.375])
+    assert render["quality_lines"](record) == [
+        ("chosen by", "50% cut"),
+        ("random", "0.125 (0.100 to 0.300) / 0.250 (0.200 to 0.600)"),
+        ("rounds", "0.375 / 0.750"),
+    ]
+
+
+def test_perplexity_is_shown_as_a_multiple_of_the_uncut_models(render: dict[str, Any]) -> None:
+    record = choice("perplexity", rounds=[10.0])
+    assert render["quality_lines"](record)[1] == ("rounds", "2.00x / 4.00x")
+
+
+def test_methods_of_choosing_are_compared_and_then_timed(
+    render: dict[str, Any], tmp_path: Path
+) -> None:
+    benchmark = runpy.run_path(str(BENCHMARKS / "prune.py"))
+    scored = open_scored_model(model_of("llama"), words_tokenizer())
+    settings = PruneSettings(choose_tokens=80, fit_tokens=64, held_tokens=48, samples_text=False)
+    file, console = tmp_path / "prune.json", Console(quiet=True)
+    run = benchmark["Run"](scored, settings, file, console)
+    with pytest.raises(SystemExit, match="choose first"):
+        run.time((0.5,))
+    run.choose((0.5,))
+    run.write()
+    later = benchmark["Run"](scored, settings, file, console)
+    later.time((0.5,))
+    record = later.record
+    methods = [row["method"] for row in record["choose"]]
+    assert methods == [benchmark["RANDOM"], *benchmark["METHODS"]]
+    assert [len(row["zeros"]) for row in record["choose"]] == [5, 1, 1, 1, 1]
+    assert list(record["text"]["report"]["registers"]) == ["news", "letters", "captions"]
+    assert [row["batch"] for row in record["speed"]] == [1, 16]
+    assert {row["multiply_adds_removed"] for row in record["speed"]} == {0.5}
