@@ -25,7 +25,7 @@ from ..watching.helpers import allow_weights
 from ..watching.tiny import tiny
 
 pytestmark = allow_weights
-QUICK = PruneSettings(times_speed=False)
+QUICK = PruneSettings(refit="full", times_speed=False)
 BARE = replace(QUICK, refit="none", method="ablation")
 
 

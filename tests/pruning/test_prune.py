@@ -28,14 +28,14 @@ from headwise.pruning.export.model_card import figures_section
 from headwise.pruning.prune import Pruned, _plan_of_order, prune
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.pruning.selection.methods import CutOrder
+from headwise.pruning.selection.methods import CutOrder, random_cut
 from headwise.pruning.settings import Amount
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.pruning.text_sets import SAMPLES, builtin_sets, other_texts
 
 from ..watching.helpers import run
-from .test_setup import SMALL, setup_of
+from .test_setup import SMALL, prepare, setup_of
 from .tiny_models import (
     assert_close,
     assert_unchanged,
@@ -252,6 +252,22 @@ def test_the_mean_of_cut_heads_is_added_to_models_without_biases(
     assert_close(output, run(found.model, inputs).last_hidden_state, torch.float32)
     assert after.parameters == sum(weight.numel() for weight in loaded.parameters())
     assert f"| {after.parameters:,} |" in (tmp_path / "smaller/README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("refit", ["none", "bias"])
+def test_random_cuts_are_corrected_if_the_cut_is(refit: str) -> None:
+    model, settings = model_of_similar_tokens("llama"), replace(SMALL, refit=refit)
+    found = pruned(model, cut=6, settings=settings)
+    assert found.record.quality.correction == refit
+    setup = prepare(model, texts(48), settings=settings)
+    losses = [
+        setup.report.losses(
+            random_cut(setup.search, found.plan.heads, seed),
+            means=None if refit == "none" else setup.search.means,
+        ).overall.value
+        for seed in range(1, 6)
+    ]
+    assert [score.loss for score in found.record.quality.random] == pytest.approx(sorted(losses))
 
 
 def test_random_cuts_beside_named_heads_cut_something() -> None:

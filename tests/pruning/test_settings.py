@@ -52,8 +52,9 @@ def test_unknown_names_and_small_numbers_raise(options: dict[str, Any], facts: s
     assert caught.value.option == next(iter(options))
 
 
-def test_a_curve_is_measured_only_if_asked_for() -> None:
-    assert not PruneSettings().draws_curve and PruneSettings().policy == "auto"
+def test_the_defaults_are_quick_and_transfer() -> None:
+    settings = PruneSettings()
+    assert (settings.policy, settings.refit, settings.draws_curve) == ("auto", "bias", False)
 
 
 def test_amount_becomes_a_number_of_heads() -> None:

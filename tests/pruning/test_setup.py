@@ -48,7 +48,7 @@ SMALL = PruneSettings(
     fit_tokens=600,
     held_tokens=150,
     method="quadratic",
-    draws_curve=False,
+    refit="full",
     times_speed=False,
 )
 

@@ -87,7 +87,7 @@ def baseline_hits(question: ArcQuestion, pieces: Sequence[int] | None = None) ->
     by_offset = [gold - question.source == offset for offset in OFFSETS]
     by_end = [gold == choices[0], gold == choices[-1]]
     by_pieces = [False] * (2 + len(REACHES))
-    if pieces is not None:
+    if pieces is not None and not (question.has_candidates and question.reading == "column"):
         most = max(pieces[word] for word in choices)
         longest = [word for word in choices if pieces[word] == most]
         guesses = (longest[0], longest[-1], *_longest_in_reach(question, pieces))
