@@ -63,7 +63,8 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert headwise(
         "importance", model, "--text", text, "--max-tokens", 60, "--out", worth
     ).code == 0  # fmt: skip
-    assert headwise("prune", model, "--text", text, "--cut", 6, *SMALL, "--out", smaller).code == 0
+    prune = ("prune", model, "--text", text, "--cut", 6, *SMALL, "--curve", "--out", smaller)
+    assert headwise(*prune).code == 0
     give_role(found / "heads.parquet", "L1H2", "sink")  # random weights have hardly any
     out = tmp_path / "page.html"
     options = ("--importance", worth, "--prune", smaller, "--out", out, "--text", "w9 w8 w9 w8")

@@ -453,9 +453,6 @@ def test_card_compares_the_cut_with_random_ones_and_with_no_correction() -> None
     assert f"at random it is {median.text}. " in card
 
 
-# The curve.
-
-
 @pytest.mark.parametrize(
     ("amount", "draws", "has_curve"),
     [
@@ -485,9 +482,6 @@ def test_a_curve_is_measured_if_asked_for_and_with_a_largest_loss(
 def test_named_heads_are_not_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "order_units", pytest.fail)
     assert pruned(model_of("gpt2"), heads="L0H1").plan.method == "named"
-
-
-# Built-in text.
 
 
 def test_builtin_registers_report_apart(tmp_path: Path) -> None:
