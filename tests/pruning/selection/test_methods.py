@@ -246,16 +246,14 @@ def two_registers(name: str) -> CutSearch:
 @pytest.mark.parametrize(
     ("news", "law", "cost"),
     [
-        ((0.0, 0.1), (1.0, 0.1), 0.8),  # in the worst register, less two standard errors
-        ((0.0, 0.1), (1.0, 0.4), 0.5),  # the mean, because the worst register is uncertain
-        ((0.5, 0.0), (-0.5, 0.0), 0.5),
-        ((1.0, math.inf), (2.0, math.inf), 1.5),  # one example per register has no error
+        ((1.0, 0.1), (1.0, 0.1), 1.0),
+        ((2.0, math.inf), (1.0, math.inf), 0.5),  # the mean, less two errors of 0.5
         ((math.nan, math.nan), (0.0, 0.1), math.inf),
         ((math.inf, math.nan), (0.0, 0.1), math.inf),
         ((math.inf, math.inf), (0.0, 0.1), math.inf),
     ],
 )
-def test_direct_costs_count_the_worst_register(
+def test_direct_costs_are_what_cutting_surely_adds(
     news: tuple[float, float],
     law: tuple[float, float],
     cost: float,
@@ -267,16 +265,27 @@ def test_direct_costs_count_the_worst_register(
     assert found == pytest.approx({3: cost, 7: cost})
 
 
+def test_direct_costs_of_one_register_use_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, cost in ((0.1, 0.8), (math.inf, 1.0)):  # one example has no error
+        estimates = [Estimate(1.0, error)]
+        monkeypatch.setattr(methods, "ablate", lambda *_, found=estimates, **__: found)
+        assert methods._measure_directly(problem_of("gpt2"), [], [3]) == pytest.approx({3: cost})
+
+
+@pytest.mark.parametrize(("direct", "cost"), [(None, 1.0), (1.9, 1.0), (2.1, 2.1), (-5.0, 1.0)])
+def test_direct_costs_count_only_where_they_contradict(direct: float | None, cost: float) -> None:
+    assert methods._believe(1.0, direct) == cost
+
+
 def test_direct_costs_are_measured_without_the_units_cut_so_far() -> None:
     search = two_registers("gpt2")
     cut, unit = search.units[2], search.units[9]
     found = methods._measure_directly(search, [2], [9])
-    added = [
+    first, second = (
         part.loss([*cut, *unit]).value - part.loss(cut).value
         for part in search.registers.parts.values()
-    ]
-    assert found[9] >= sum(added) / 2 - 1e-9
-    assert found[9] <= max(added)
+    )
+    assert found[9] == pytest.approx((first + second) / 2 - abs(first - second), rel=1e-3)
     assert costs_alone(search)[9] != pytest.approx(found[9], rel=1e-6)
 
 

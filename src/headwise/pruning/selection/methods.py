@@ -31,6 +31,8 @@ from headwise.watching.gates import MeanOutputs, silence
 BEST = "rounds"
 CANDIDATES = 4
 """Number of units whose costs are measured directly at once."""
+CONTRADICTION = 2.0
+"""A direct cost contradicts an expected one if it is more than this many times as high."""
 CHECKED_TOKENS = 256
 """Number of tokens of each register that costs are measured directly on."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
@@ -223,7 +225,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
     The expected loss is that of the interactions alone: at a trained model's optimum the slope of
     the loss in a gate is 0, and what is measured of it belongs to the sample. No unit is cut on an
-    expectation alone: see `_measure_directly`.
+    expectation that a direct measurement contradicts.
     """
     cut, costs = list[int](), list[float]()
     direct: dict[int, float] = {}
@@ -244,8 +246,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         for _ in range(min(step, count - start)):
             while True:
                 costs_now = [
-                    max(cost, direct.get(unit, -math.inf))
-                    for unit, cost in enumerate(added.tolist())
+                    _believe(cost, direct.get(index)) for index, cost in enumerate(added.tolist())
                 ]
                 unit = _cheapest(search, costs_now, cut)
                 if unit in direct:
@@ -265,14 +266,22 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
     return cut, costs
 
 
+def _believe(expected: float, direct: float | None) -> float:
+    """The expected cost, or the direct one if that is clearly higher.
+
+    A direct measurement on few examples is less exact than an expectation from many, so it only
+    counts where it contradicts the expectation.
+    """
+    return direct if direct is not None and direct > CONTRADICTION * expected else expected
+
+
 def _measure_directly(
     search: CutSearch, cut: Sequence[int], candidates: Sequence[int]
 ) -> dict[int, float]:
-    """Loss that cutting each candidate adds to the model without the units in `cut`.
+    """Loss that cutting each candidate surely adds to the model without the units in `cut`.
 
-    Gradients cannot show everything: where a norm follows attention, a whole layer seems to cost
-    nothing. The loss is the mean over all registers or, if that is larger, the part of the cost in
-    the worst register that exceeds two standard errors. A loss that is NaN counts as infinite.
+    That is the mean over registers minus two standard errors. Gradients cannot show everything:
+    where a norm follows attention, a whole layer seems to cost nothing. NaN counts as infinite.
     """
     order = sorted(candidates)
     with _silence_units(search, cut):
@@ -281,8 +290,10 @@ def _measure_directly(
             for part in search.samples
         ]
     values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
-    worst = (values - 2 * errors).nan_to_num(-torch.inf, torch.inf).amax(0)
-    costs = torch.maximum(values.mean(0), worst)
+    error = errors[0].nan_to_num(0.0, 0.0)  # of one example it is infinite
+    if len(values) > 1:
+        error = values.std(0) / math.sqrt(len(values))
+    costs = values.mean(0) - 2 * error
     return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
 
 
