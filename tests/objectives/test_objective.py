@@ -119,21 +119,6 @@ def test_samples_know_whether_there_is_something_to_predict() -> None:
     assert not Sample(inputs, nothing).has_targets
 
 
-def test_first_tokens_are_whole_examples_with_their_targets() -> None:
-    sample = objective_of("bert").prepare(padded("bert"), 0)
-    assert sample.targets is not None and len(sample) == 4
-    for count, examples in ((1, 1), (13, 1), (27, 2), (999, 4)):
-        few = sample.first_tokens(count)
-        assert few.targets is not None and len(few) == examples
-        assert torch.equal(few.targets, sample.targets[:examples])
-        for name, value in few.inputs.items():
-            assert torch.equal(value, sample.inputs[name][:examples])
-    reference = torch.arange(4.0)
-    assert torch.equal(
-        Sample(plain("vit"), None, reference).first_tokens(3).reference, reference[:3]
-    )
-
-
 def test_text_without_tokens_to_mask_raises() -> None:
     only_special = {"input_ids": torch.full((2, 5), 2), "attention_mask": torch.ones(2, 5).long()}
     task = Evaluation.of_batches(model_of("bert"), objective_of("bert"), [only_special])

@@ -53,16 +53,6 @@ class Sample:
         """Whether there is something to predict; True if the objective needs no targets."""
         return self.targets is None or bool((self.targets != NO_LABEL).any())
 
-    def first_tokens(self, count: int) -> "Sample":
-        """The first examples, at least one, with about `count` tokens including padding."""
-        length = 1 if self.is_token is None else self.is_token.shape[-1]
-        end = max(1, count // length)
-        return Sample(
-            {name: value[:end] for name, value in self.inputs.items()},
-            None if self.targets is None else self.targets[:end],
-            None if self.reference is None else self.reference[:end],
-        )
-
     def repeated(self, copies: int) -> "Sample":
         """The whole batch repeated `copies` times."""
         return Sample(

@@ -289,6 +289,17 @@ def test_direct_costs_are_measured_without_the_units_cut_so_far() -> None:
     assert costs_alone(search)[9] != pytest.approx(found[9], rel=1e-6)
 
 
+def test_direct_costs_rest_on_examples_of_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, inputs = task_of("gpt2"), plain("gpt2")
+    lengths = range(13, 3, -1)  # batches are sorted by length
+    batches = [{name: value[:, :length] for name, value in inputs.items()} for length in lengths]
+    whole = Evaluation.of_batches(task.model, task.objective, batches)
+    monkeypatch.setattr(methods, "CHECKED_TOKENS", 60)
+    (few,) = replace(problem_of("gpt2"), registers=RegisterEvaluation({"given": whole})).samples
+    assert 40 < few.num_tokens <= 60
+    assert len({sample.inputs["input_ids"].shape[1] for sample in few.samples}) > 2
+
+
 def test_direct_costs_skip_examples_with_nothing_to_predict() -> None:
     inputs = plain("gpt2")
     labels = inputs["input_ids"].clone()

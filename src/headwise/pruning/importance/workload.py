@@ -120,8 +120,8 @@ def _num_multiplied_weights(evaluation: Evaluation) -> int:
     return sum(size for key, size in weights.items() if key not in tables)
 
 
-def limit_tokens(evaluation: Evaluation, max_tokens: int) -> Evaluation:
-    """The evaluation on random examples with at most `max_tokens` tokens, but at least two."""
+def limit_tokens(evaluation: Evaluation, max_tokens: int, *, fewest: int = 2) -> Evaluation:
+    """Random examples with at most `max_tokens` tokens, but at least `fewest` of them."""
     if evaluation.num_tokens <= max_tokens:
         return evaluation
     sizes = [
@@ -133,7 +133,7 @@ def limit_tokens(evaluation: Evaluation, max_tokens: int) -> Evaluation:
     rows: dict[int, list[int]] = {}
     total = num_examples = 0
     for number, row, size in sizes:
-        if total + size <= max_tokens or num_examples < 2:
+        if total + size <= max_tokens or num_examples < fewest:
             rows.setdefault(number, []).append(row)
             total, num_examples = total + size, num_examples + 1
     if num_examples == evaluation.num_examples:

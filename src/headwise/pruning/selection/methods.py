@@ -24,6 +24,7 @@ from headwise.objectives.registers import RegisterEvaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
+from headwise.pruning.importance.workload import limit_tokens
 from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs, silence
 
@@ -111,8 +112,8 @@ class CutSearch:
 
     @cached_property
     def samples(self) -> list[Evaluation]:
-        """The first examples of every register, to measure costs directly on."""
-        return [_first_examples(part) for part in self.registers.parts.values()]
+        """Some examples of every register, to measure costs directly on."""
+        return [_some_examples(part) for part in self.registers.parts.values()]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -137,10 +138,10 @@ class CutSearch:
         return tuple(unit for units in layers for unit in units[:fewest])
 
 
-def _first_examples(part: Evaluation) -> Evaluation:
-    """The first examples of an evaluation; all of them if the first have nothing to predict."""
-    sample = part.samples[0].first_tokens(CHECKED_TOKENS)
-    return replace(part, samples=(sample,)) if sample.has_targets else part
+def _some_examples(part: Evaluation) -> Evaluation:
+    """Random examples, because batches are sorted by length; all if these have no target."""
+    few = limit_tokens(part, CHECKED_TOKENS, fewest=1)
+    return few if any(sample.has_targets for sample in few.samples) else part
 
 
 @dataclass(frozen=True)
