@@ -56,9 +56,9 @@ class Row:
 
     share: float
     method: str
-    zeros: tuple[float, ...]
+    zeros: list[float]
     """Quality of each cut, with zeros in place of the cut heads' outputs."""
-    means: tuple[float, ...]
+    means: list[float]
     """Quality of each cut, with the cut heads' mean outputs in their place."""
 
 
@@ -78,7 +78,7 @@ class Run:
             "model": scored.name,
             "unit": self.setup.objective.unit,
             "uncut": quality(self.setup.report.losses().overall.value),
-            "text": asdict(self.setup.text_use()),
+            "text": json.loads(json.dumps(asdict(self.setup.text_use()))),
         }
 
     def write(self) -> None:
@@ -88,23 +88,29 @@ class Run:
         part.replace(self.out)
 
     def choose(self, shares: Sequence[float]) -> None:
-        """Order heads by every method, and measure the cut of each share."""
-        search, seconds = self.setup.search, dict[str, float]()
+        """Order heads by every method, and measure the cut of each share; resumes a stopped run."""
+        search = self.setup.search
         counts = {share: round(share * len(search.units)) for share in shares}
-        orders = {}
+        began = {"commit": setting()["commit"], "shares": list(shares), "text": self.record["text"]}
+        if self.record.get("began") != began:
+            self.record |= {"began": began, "seconds": {}, "chosen": {}, "choose": []}
+        seconds, chosen, rows = (self.record[name] for name in ("seconds", "chosen", "choose"))
         for method in METHODS:
-            order = partial(order_units, method, search, count=max(counts.values()))
-            orders[method] = timed(method, order, seconds, self.console)
-        rows = []
-        for share, count in counts.items():
-            cuts = {method: order.first(count) for method, order in orders.items()}
+            if method not in chosen:
+                work = partial(order_units, method, search, count=max(counts.values()))
+                order = timed(method, work, seconds, self.console)
+                chosen[method] = {
+                    str(share): str(CutPlan(order.first(counts[share]))) for share in shares
+                }
+                self.write()
+        for share in shares[len(rows) // (1 + len(METHODS)) :]:
+            cuts = {method: CutPlan.parse(chosen[method][str(share)]).heads for method in METHODS}
             seeds = range(1, RANDOM_ORDERS + 1)
-            rows.append(
-                self.row(share, RANDOM, [random_cut(search, cuts[BEST], seed) for seed in seeds])
-            )
-            rows += [self.row(share, method, [heads]) for method, heads in cuts.items()]
-        chosen = {str(share): str(CutPlan(orders[BEST].first(n))) for share, n in counts.items()}
-        self.record |= {"chosen": chosen, "choose": list(map(asdict, rows)), "seconds": seconds}
+            random = [random_cut(search, cuts[BEST], seed) for seed in seeds]
+            measured = [self.row(share, RANDOM, random)]
+            measured += [self.row(share, method, [heads]) for method, heads in cuts.items()]
+            rows += map(asdict, measured)
+            self.write()
         heading, *lines = quality_lines(self.record)
         table = Table(*heading)
         for line in lines:
@@ -115,7 +121,7 @@ class Run:
         """Measure cuts on the registers that report."""
         report, quality = self.setup.report, self.setup.objective.quality
         zeros, means = (
-            tuple(quality(report.losses(heads, means=means).overall.value) for heads in cuts)
+            [quality(report.losses(heads, means=means).overall.value) for heads in cuts]
             for means in (None, self.setup.search.means)
         )
         return Row(share, method, zeros, means)
@@ -129,7 +135,7 @@ class Run:
         speed = []
         for share in shares:
             cut = copy.deepcopy(uncut)
-            cut_heads(cut, self.record["chosen"][str(share)], inputs=self.setup.inputs)
+            cut_heads(cut, self.record["chosen"][BEST][str(share)], inputs=self.setup.inputs)
             after = sizes_of(cut, dict(head_counts(cut)), positions=POSITIONS)
             removed = 1 - after.attention_multiply_adds / before.attention_multiply_adds
             for batch in BATCHES:
