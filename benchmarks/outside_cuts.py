@@ -1,8 +1,8 @@
 """What cuts cost on public data: sentence pairs for embedding models, documents for causal ones.
 
 In: a model, a folder of public data sets, and shares of the heads to cut. Out: for each file and
-share the figures of the uncut model, of random cuts, of the cut, of the cut with the mean outputs
-of the cut heads, and of the model that `headwise prune` returns. Heads are chosen and corrections
+share the figures of the uncut model, of random cuts, of the cut, and of the models that `headwise
+prune` returns with the mean correction and with a refit. Heads are chosen and corrections
 fitted on headwise's own text, never on the files.
 """
 
@@ -45,7 +45,7 @@ class CutCheck:
     share: float
     heads: int
     """Number of heads cut."""
-    correction: str
+    corrections: str
     figures: CutFigures
 
 
@@ -111,13 +111,13 @@ def check_cuts(
             for register, figures in models.figures_by_name(file.measures).items():
                 yield CutCheck(
                     *(file.data, file.size, file.unit, register),
-                    *(share, len(models.heads), models.correction, figures),
+                    *(share, len(models.heads), models.corrections, figures),
                 )
 
 
 def cut_tables(checks: Sequence[CutCheck]) -> Iterator[Table]:
     """One table per file."""
-    columns = ("heads cut", "figure", *COLUMNS, "correction")
+    columns = ("heads cut", "figure", *COLUMNS, "corrections kept")
     for data in dict.fromkeys(check.data for check in checks):
         of_file = [check for check in checks if check.data == data]
         shares = dict.fromkeys(check.share for check in of_file)
@@ -132,11 +132,12 @@ def cut_tables(checks: Sequence[CutCheck]) -> Iterator[Table]:
 def cut_rows(checks: Sequence[CutCheck]) -> Iterator[tuple[str, ...]]:
     """The rows of one share: for perplexity also its ratio, in all registers and in single ones.
 
-    The result decides which register is the median (of two, the better one) and which is the worst.
+    The model with the mean correction decides which register is the median (of two, the better one)
+    and which is the worst.
     """
     (whole,) = (check for check in checks if check.register == ALL)
     share = f"{whole.share:.0%} ({whole.heads})"
-    yield (share, whole.unit, *whole.figures.cells(2), whole.correction)
+    yield (share, whole.unit, *whole.figures.cells(2), whole.corrections)
     if whole.unit != PERPLEXITY:
         return
     yield ("", "times uncut", *whole.figures.relative().cells(3), "")
@@ -146,7 +147,7 @@ def cut_rows(checks: Sequence[CutCheck]) -> Iterator[tuple[str, ...]]:
         if check.register not in (ALL, "")
     }
     if len(ratios) > 1:
-        order = sorted(ratios, key=lambda register: ratios[register].result)
+        order = sorted(ratios, key=lambda register: ratios[register].mean)
         for kind, register in (("median", order[(len(order) - 1) // 2]), ("worst", order[-1])):
             yield ("", f"in {register} ({kind})", *ratios[register].cells(3), "")
 

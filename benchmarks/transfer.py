@@ -1,8 +1,8 @@
 """What cuts cost on kinds of text that had no part in them.
 
 Divides the built-in registers in four ways, so that each reports once, and prints the quality of
-every cut on the registers that report: of the uncut model, of random cuts, of the cut alone, with
-the cut heads' mean outputs in the biases, and of the model that `headwise prune` returns.
+every cut on the registers that report: of the uncut model, of random cuts, of the cut alone, and of
+the models that `headwise prune` returns with the mean correction (its default) and with a refit.
 
     python benchmarks/transfer.py minilm --cut 25% 50% 75%
     python benchmarks/transfer.py smollm2 --cut 20% 33% --folds 1 --tokens 2048
@@ -10,7 +10,6 @@ the cut heads' mean outputs in the biases, and of the model that `headwise prune
 """
 
 import argparse
-import copy
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +25,7 @@ from headwise.heads import HeadId
 from headwise.objectives.own_text import why_not_sampled
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.objectives.scored_model import ScoredModel, open_scored_model
-from headwise.pruning.prune import cut_and_refit
-from headwise.pruning.refit.mean_correction import add_mean_outputs
+from headwise.pruning.prune import RefittedCut, cut_and_refit
 from headwise.pruning.selection.curve import RANDOM_ORDERS
 from headwise.pruning.selection.methods import BEST, CutSearch, order_units, random_cut
 from headwise.pruning.settings import Amount, PruneSettings
@@ -38,7 +36,6 @@ from headwise.pruning.setup import (
     prepare_setup,
     with_own_text,
 )
-from headwise.pruning.surgery.cut import cut as cut_heads
 from headwise.pruning.text_sets import FOLDS
 from headwise.reading.corpus import MANUAL, ROUGH, calibration_texts, corpus
 from headwise.watching.gates import silence
@@ -57,26 +54,28 @@ class CutFigures:
     random: list[float]
     cut: float
     mean: float
-    result: float
+    """With the mean correction, if it was kept."""
+    refit: float
+    """With the refit, if it was kept; otherwise as `mean`."""
 
     def cells(self, digits: int) -> list[str]:
         """The figures as text, random cuts as median and range."""
         middle, low, high = statistics.median(self.random), min(self.random), max(self.random)
         random = f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-        cut, mean, result = (f"{each:.{digits}f}" for each in (self.cut, self.mean, self.result))
-        return [f"{self.uncut:.{digits}f}", random, cut, mean, result]
+        cut, mean, refit = (f"{each:.{digits}f}" for each in (self.cut, self.mean, self.refit))
+        return [f"{self.uncut:.{digits}f}", random, cut, mean, refit]
 
     def relative(self) -> "CutFigures":
         """The figures as multiples of the uncut model's."""
         random = [each / self.uncut for each in self.random]
-        rest = (each / self.uncut for each in (self.cut, self.mean, self.result))
+        rest = (each / self.uncut for each in (self.cut, self.mean, self.refit))
         return CutFigures(1.0, random, *rest)
 
 
 KINDS = ("news", "fiction", "science", "dialogue", ROUGH, MANUAL)
 """Registers to choose heads on, one at a time."""
 ALL = "all text"
-COLUMNS = ("uncut", "random, median and range", "cut", "cut + mean", "result")
+COLUMNS = ("uncut", "random, median and range", "cut", "cut + mean", "cut + refit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +84,23 @@ class CutModels:
 
     setup: PruneSetup
     heads: tuple[HeadId, ...]
-    mean: nn.Module
-    result: nn.Module
-    correction: str
+    mean: RefittedCut
+    refit: RefittedCut
 
     @classmethod
     def of(cls, setup: PruneSetup, heads: tuple[HeadId, ...]) -> "CutModels":
         """Cut the heads and correct what is left."""
-        result = cut_and_refit(setup, heads)
-        mean = copy.deepcopy(setup.scored.model)
-        cut_heads(mean, heads, inputs=setup.inputs)
-        add_mean_outputs(mean, setup.scored.model, heads, setup.fit.whole.samples)
-        return cls(setup, heads, mean, result.model, result.correction)
+        mean, refit = (
+            cut_and_refit(replace(setup, settings=replace(setup.settings, refit=variant)), heads)
+            for variant in ("bias", "full")
+        )
+        return cls(setup, heads, mean, refit)
+
+    @property
+    def corrections(self) -> str:
+        """The corrections that were kept, with the share of the mean outputs."""
+        mean = f"{self.mean.mean_share:.0%} of the mean" if self.mean.mean_share else "none"
+        return mean if self.refit.correction in ("bias", "none") else f"{mean}; refit"
 
     def figures(self, measure: Measure) -> CutFigures:
         """One figure of all models."""
@@ -113,10 +117,10 @@ class CutModels:
         seeds = range(1, RANDOM_ORDERS + 1)
         random = [silenced(random_cut(self.setup.search, self.heads, seed)) for seed in seeds]
         whole, cut = measures(uncut), silenced(self.heads)
-        mean, result = measures(self.mean), measures(self.result)
+        mean, refit = measures(self.mean.model), measures(self.refit.model)
         return {
             name: CutFigures(
-                whole[name], [each[name] for each in random], cut[name], mean[name], result[name]
+                whole[name], [each[name] for each in random], cut[name], mean[name], refit[name]
             )
             for name in whole
         }
@@ -162,7 +166,7 @@ def fold_tables(
             figures = models.figures_by_name(partial(register_quality, text))
             rows = [(name, *figures[name].cells(digits)) for name in text.parts]
             title = f"{setup.objective.unit}, {share:.0%} of heads cut, fold {fold}: "
-            title += f"correction kept: {models.correction}"
+            title += f"corrections kept: {models.corrections}"
             yield Table(title, ("register", *COLUMNS), rows, COLUMNS)
 
 

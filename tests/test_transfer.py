@@ -3,6 +3,7 @@
 import argparse
 import copy
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_every_model_is_measured_once(transfer: Any) -> None:
     figures = models.figures_by_name(measures)
     assert len(calls) == 9
     uncut = setup.scored.model
-    assert calls.count(models.mean) == calls.count(models.result) == 1
+    assert calls.count(models.mean.model) == calls.count(models.refit.model) == 1
     assert calls.count(uncut) == 7
     assert figures["first"] == models.figures(lambda model: measures(model)["first"])
     smaller = copy.deepcopy(uncut)
@@ -64,9 +65,28 @@ def test_every_model_is_measured_once(transfer: Any) -> None:
     for name in ("first", "sum"):
         assert figures[name].uncut == measures(uncut)[name]
         assert figures[name].cut == pytest.approx(measures(smaller)[name], rel=1e-4)
-        assert figures[name].mean == measures(models.mean)[name]
-        assert figures[name].result == measures(models.result)[name]
+        assert figures[name].mean == measures(models.mean.model)[name]
+        assert figures[name].refit == measures(models.refit.model)[name]
         assert len({figures[name].cut, *figures[name].random}) > 2, "cuts differ"
+
+
+@pytest.mark.parametrize(
+    ("share", "refit", "text"),
+    [
+        (0.5, "full", "50% of the mean; refit"),
+        (0.75, "bias", "75% of the mean"),
+        (0.0, "none", "none"),
+    ],
+)
+def test_corrections_are_named(transfer: Any, share: float, refit: str, text: str) -> None:
+    setup = setup_of("llama")
+    ((_, models),) = transfer.cut_models(setup, [0.5])
+    named = replace(
+        models,
+        mean=replace(models.mean, mean_share=share),
+        refit=replace(models.refit, correction=refit),
+    )
+    assert named.corrections == text
 
 
 def test_shares_of_heads_are_cut_as_whole_units(transfer: Any) -> None:
@@ -110,7 +130,7 @@ def test_a_fold_reports_on_its_registers_and_other_pages_of_the_manual(
     (table,) = transfer.fold_tables(scored_model("llama"), SMALL, [0.5], [1])
     reported = builtin_sets(1, is_causal=True).report
     assert [row[0] for row in table.rows] == [*reported, "manual"]
-    assert table.title.startswith("perplexity, 50% of heads cut, fold 1: correction kept: ")
+    assert table.title.startswith("perplexity, 50% of heads cut, fold 1: corrections kept: ")
     (manual,) = read
     assert not set(manual["manual"]) & set(transfer.calibration_texts()["manual"])
     assert len(manual["manual"]) > 50

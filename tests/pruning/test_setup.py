@@ -329,7 +329,12 @@ def test_the_correction_that_helps_most_is_kept(
     shift_biases(setup.scored.model, 1.0)
     spoiled = copy.deepcopy(setup.scored.model)
     cut(spoiled, heads)
-    monkeypatch.setattr(pruning, "add_mean_outputs", lambda model, *_: shift_biases(model, -bias))
+
+    def add_instead(model: nn.Module, *_: Any, **__: Any) -> float:
+        shift_biases(model, -bias)
+        return 0.5
+
+    monkeypatch.setattr(pruning, "add_mean_outputs", add_instead)
 
     def refit_instead(model: nn.Module, *_: Any, **__: Any) -> tuple[LayerFit, ...]:
         shift_biases(model, -refit)
@@ -339,6 +344,7 @@ def test_the_correction_that_helps_most_is_kept(
     found = cut_and_refit(setup, heads)
     assert found.correction == kept and found.is_dropped == (kept == "none")
     assert found.fits == (FITS if kept == "full" else ())
+    assert found.mean_share == (0.5 if kept == "bias" else 0.0)
     assert found.decided.overall == setup.decide.with_model(found.model).losses().overall
     shift_biases(spoiled, {"bias": -bias, "full": -refit, "none": 0.0}[kept])
     for name, value in spoiled.state_dict().items():

@@ -285,6 +285,8 @@ class RefittedCut:
     """Losses of `model` on the text that decides."""
     correction: str = "none"
     """`bias`, `full`, `wide` or `none`."""
+    mean_share: float = 0.0
+    """Share of the mean outputs in the biases, if the correction is `bias`."""
     fits: tuple[LayerFit, ...] = ()
     is_dropped: bool = False
     """Whether corrections were fitted, but none was kept."""
@@ -293,9 +295,9 @@ class RefittedCut:
 def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     """A copy of the model without `heads`, with the correction that helps most, if any does.
 
-    Candidates are the mean outputs of the cut heads, added to the biases, and then the refit of
-    the settings. Each must lower the loss on the text that decides, all of it together and in the
-    register that suffers most; a refit must do better than the bias alone.
+    Candidates are a share of the cut heads' mean outputs, added to the biases, and then the refit
+    of the settings. Each must lower the loss on the text that decides, all of it together and in
+    the register that suffers most; a refit must do better than the bias alone.
     """
     uncut = setup.scored.model
     cut = copy.deepcopy(uncut)
@@ -304,24 +306,25 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     if setup.settings.refit == "none" or not heads:
         return best
     for variant in dict.fromkeys(("bias", setup.settings.refit)):
-        model = copy.deepcopy(cut)
-        fits = _correct(setup, model, heads, variant)
-        losses = setup.decide.with_model(model).losses()
-        if losses.helps(best.decided, setup.uncut_decide):
-            best = replace(best, model=model, decided=losses, correction=variant, fits=fits)
+        candidate = _correct(setup, replace(best, model=copy.deepcopy(cut)), heads, variant)
+        if candidate.decided.helps(best.decided, setup.uncut_decide):
+            best = candidate
     return replace(best, is_dropped=best.correction == "none")
 
 
 def _correct(
-    setup: PruneSetup, model: nn.Module, heads: Sequence[HeadId], variant: str
-) -> tuple[LayerFit, ...]:
-    """Correct a cut model in place; the mean correction has no fits of layers."""
-    uncut, fitting = setup.scored.model, setup.fit.whole.samples
+    setup: PruneSetup, result: RefittedCut, heads: Sequence[HeadId], variant: str
+) -> RefittedCut:
+    """The cut model corrected in place, with its losses on the text that decides."""
+    model, uncut, fitting = result.model, setup.scored.model, setup.fit.whole.samples
+    share, fits = 0.0, tuple[LayerFit, ...]()
     if variant == "bias":
-        add_mean_outputs(model, uncut, heads, fitting)
-        return ()
-    choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
-    return refit(model, uncut, fitting, choosing, variant=variant, progress=setup.progress)
+        share = add_mean_outputs(model, uncut, heads, fitting, shrink=setup.shrink.whole)
+    else:
+        choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
+        fits = refit(model, uncut, fitting, choosing, variant=variant, progress=setup.progress)
+    losses = setup.decide.with_model(model).losses()
+    return replace(result, decided=losses, correction=variant, mean_share=share, fits=fits)
 
 
 def largest_within(
@@ -386,6 +389,8 @@ def _measure_quality(
 ) -> Quality:
     scores, registers, final = _score_cut(setup, setup.report, plan, result)
     means = setup.search.means if result.correction != "none" else None
+    if means is not None and result.correction == "bias":
+        means = means.scaled(result.mean_share)
     seeds = range(setup.settings.seed + 1, setup.settings.seed + RANDOM_ORDERS + 1)
     random = sorted(
         (
@@ -407,6 +412,7 @@ def _measure_quality(
         random_lead=lead.value,
         random_lead_se=lead.error,
         correction=result.correction,
+        mean_share=result.mean_share,
         is_dropped=result.is_dropped,
         other=other,
         other_registers=other_registers,

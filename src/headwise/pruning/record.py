@@ -107,7 +107,7 @@ class Quality:
     """The scores on each register of the held-out text."""
     random: tuple[Score, ...] = ()
     """Scores after cutting the same number of random heads; if the result's biases were corrected,
-    with the mean outputs of these heads in their place."""
+    with as large a share of these heads' mean outputs in their place."""
     random_lead: float = math.nan
     """How much lower the result's loss is than that of the median random cut."""
     random_lead_se: float = math.nan
@@ -115,6 +115,8 @@ class Quality:
     correction: str = "none"
     """The correction kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
     `none`."""
+    mean_share: float = 0.0
+    """Share of the mean outputs that was added to the biases, if the correction is `bias`."""
     is_dropped: bool = False
     """Whether corrections were fitted but not kept, because they did not help everywhere."""
     other: CutScores | None = None

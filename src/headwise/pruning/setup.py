@@ -166,7 +166,7 @@ def _evaluate_sets(
             getattr(sets, step),
             tokens[step],
             settings.seed,
-            has_losses=step not in ("fit", "shrink"),
+            has_losses=step != "fit",
             keeps_whole=settings.keeps_texts_whole,
         )
         for step in STEPS

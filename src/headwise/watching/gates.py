@@ -39,6 +39,10 @@ class MeanOutputs:
             )
         return self.by_layer[site.stack, site.layer]
 
+    def scaled(self, share: float) -> "MeanOutputs":
+        """The mean outputs times `share`."""
+        return MeanOutputs({layer: share * mean for layer, mean in self.by_layer.items()})
+
 
 @contextmanager
 def silence(

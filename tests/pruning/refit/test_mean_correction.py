@@ -1,6 +1,7 @@
 """Adding the mean outputs of cut heads to biases equals silencing these heads with their means."""
 
 import copy
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -8,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from headwise.heads import HeadId, parse_heads
+from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.objectives.losses import NextToken
 from headwise.objectives.objective import Sample
-from headwise.pruning.refit.mean_correction import add_mean_outputs
+from headwise.pruning.refit.mean_correction import SHARES, add_mean_outputs
 from headwise.pruning.refit.refit import projection_at
 from headwise.pruning.surgery.cut import cut
 from headwise.reading.batch import Inputs
@@ -137,3 +140,39 @@ def test_layers_without_a_bias_get_one() -> None:
     model = corrected(uncut, parse_heads("L2H0 L2H1 L2H2"), batches_of("llama"))
     biases = [projection_at(site).get_parameter("bias") for site in find_sites(model)]
     assert [bool(bias.any()) for bias in biases] == [False, False, True]
+
+
+@pytest.mark.parametrize("best", SHARES)
+def test_the_share_with_the_least_loss_is_added(
+    best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncut, batches = model_of("gpt2"), batches_of("gpt2")
+    heads = parse_heads("L1H0 L1H3")
+    plain = copy.deepcopy(uncut)
+    cut(plain, heads)
+    name = "transformer.h.1.attn.c_proj.bias"
+    before = plain.get_parameter(name).detach().clone()
+    mean = corrected(uncut, heads, batches).get_parameter(name).detach() - before
+    goal = before + (best - 0.05) * mean
+
+    def distance(evaluation: Evaluation) -> Estimate:
+        bias = evaluation.model.get_parameter(name).detach()
+        return Estimate(float((bias - goal).norm()), 0.0)
+
+    monkeypatch.setattr(Evaluation, "loss", distance)
+    shrink = Evaluation(uncut, NextToken(), ())
+    share = add_mean_outputs(plain, uncut, heads, [Sample(b) for b in batches], shrink=shrink)
+    assert share == best
+    assert_close(plain.get_parameter(name).detach(), before + best * mean, torch.float64)
+
+
+def test_all_of_the_mean_is_added_if_the_loss_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    uncut, batches = model_of("gpt2"), batches_of("gpt2")
+    heads = parse_heads("L1H0 L1H3")
+    monkeypatch.setattr(Evaluation, "loss", lambda _: Estimate(math.nan, math.nan))
+    shrink = Evaluation(uncut, NextToken(), ())
+    model = copy.deepcopy(uncut)
+    cut(model, heads)
+    samples = [Sample(batch) for batch in batches]
+    assert add_mean_outputs(model, uncut, heads, samples, shrink=shrink) == 1.0
+    assert_unchanged(model, state_of(corrected(uncut, heads, batches)))

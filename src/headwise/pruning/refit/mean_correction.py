@@ -1,19 +1,20 @@
-"""Mean correction: keep what the cut heads output on average.
+"""Mean correction: keep what the cut heads output on average, or a share of it.
 
 In: an uncut model, the cut one, the heads that were cut, and examples. Out: the cut model, in which
-the mean output of the cut heads is part of the output projections' biases. Of all corrections this
-one transfers best to other text, because it fits only one vector per layer.
+a share of the cut heads' mean output is part of the output projections' biases. Of all corrections
+this one transfers best to other text, because it fits only one vector per layer.
 """
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.heads import HeadId
-from headwise.objectives.evaluation import count_heads
+from headwise.objectives.evaluation import Evaluation, count_heads
 from headwise.objectives.objective import Sample
 from headwise.pruning.refit.refit import projection_at
 from headwise.pruning.surgery.output_biases import add_output_biases
@@ -21,30 +22,72 @@ from headwise.watching.hooks import record
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
 
+SHARES = (1.0, 0.75, 0.5, 0.25)
+"""Shares of the mean outputs to try, the largest first."""
+
 
 def add_mean_outputs(
-    cut: nn.Module, uncut: nn.Module, heads: Sequence[HeadId], samples: Sequence[Sample]
-) -> None:
-    """Add the mean output of `heads` in the uncut model to the cut model's biases, in place.
+    cut: nn.Module,
+    uncut: nn.Module,
+    heads: Sequence[HeadId],
+    samples: Sequence[Sample],
+    *,
+    shrink: Evaluation | None = None,
+) -> float:
+    """Add a share of the mean output of `heads` in the uncut model to the cut model's biases.
 
-    Projections without a bias get one, unless all would be zero.
+    Changes `cut` in place and returns the share: the one with the least loss on `shrink`, or 1 if
+    that is None. Projections without a bias get one, unless all would be zero.
     """
     biases = add_output_biases(cut)
-    counts = count_heads(uncut, samples[0].inputs)
     projections = {site.layer_name: projection_at(site) for site in find_sites(cut)}
-    lost_heads: dict[str, list[int]] = {}
-    for head in heads:
-        lost_heads.setdefault(head.layer_name, []).append(head.head)
-    sites = [site for site in find_sites(uncut) if site.layer_name in lost_heads]
-    for site, mean in zip(sites, _mean_inputs(uncut, sites, samples), strict=True):
-        by_head = mean.view(counts[site.layer_name][0], -1)
-        lost = torch.zeros_like(by_head)
-        numbers = lost_heads[site.layer_name]
-        lost[numbers] = by_head[numbers]
-        bias = projections[site.layer_name].bias
+    changes = []
+    for layer, mean in _lost_outputs(uncut, heads, samples).items():
+        bias = projections[layer].bias
         assert isinstance(bias, Tensor)
-        bias.data.add_((lost.flatten() @ output_weight(projection_at(site)).double()).to(bias))
+        changes.append((bias, bias.detach().clone(), mean.to(bias)))
+
+    def add_share(share: float) -> None:
+        for bias, before, mean in changes:
+            bias.data.copy_(before + share * mean)
+
+    best = 1.0
+    if shrink is not None and changes:
+        best = _best_share(shrink.with_model(cut), add_share)
+    add_share(best)
     biases.remove_if_zero()
+    return best
+
+
+def _best_share(shrink: Evaluation, add_share: Callable[[float], None]) -> float:
+    """The share with the least loss; `add_share` sets the model's biases."""
+    best, least = SHARES[0], math.inf
+    for share in SHARES:
+        add_share(share)
+        loss = shrink.loss().value
+        if not loss < least:  # the loss has one minimum; NaN ends the search as well
+            break
+        best, least = share, loss
+    return best
+
+
+def _lost_outputs(
+    uncut: nn.Module, heads: Sequence[HeadId], samples: Sequence[Sample]
+) -> dict[str, Float[Tensor, " d_model"]]:
+    """The mean output of `heads`, after the output projection, for each layer that has any."""
+    counts = count_heads(uncut, samples[0].inputs)
+    numbers: dict[str, list[int]] = {}
+    for head in heads:
+        numbers.setdefault(head.layer_name, []).append(head.head)
+    sites = [site for site in find_sites(uncut) if site.layer_name in numbers]
+    outputs = {}
+    for site, mean in zip(sites, _mean_inputs(uncut, sites, samples), strict=True):
+        name = site.layer_name
+        by_head = mean.view(counts[name][0], -1)
+        lost = torch.zeros_like(by_head)
+        lost[numbers[name]] = by_head[numbers[name]]
+        outputs[name] = lost.flatten() @ output_weight(projection_at(site)).double()
+    return outputs
 
 
 @torch.no_grad()
