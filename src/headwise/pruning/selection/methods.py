@@ -29,8 +29,6 @@ from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs, silence
 
 BEST = "rounds"
-CANDIDATES = 4
-"""Number of units whose costs are measured directly at once."""
 CONTRADICTION = 2.0
 """A direct cost contradicts an expected one if it is more than this many times as high."""
 CHECKED_TOKENS = 256
@@ -228,9 +226,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
     expectation that a direct measurement contradicts.
     """
     cut, costs = list[int](), list[float]()
-    direct: dict[int, float] = {}
     member = membership(search.units, search.heads)
-    sizes, lost = Counter(search.layers), Counter[str]()
     step = max(1, -(-len(search.units) // search.rounds))
     rounds = -(-count // step)
     for start in range(0, count, step):
@@ -242,28 +238,50 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         with _silence_units(search, cut):
             scores = measure_gradients(now, search.draws, has_slopes=False)
         matrix = member @ scores.interaction @ member.T
-        added = matrix.diagonal() / 2
-        for _ in range(min(step, count - start)):
-            while True:
-                costs_now = [
-                    _believe(cost, direct.get(index)) for index, cost in enumerate(added.tolist())
-                ]
-                unit = _cheapest(search, costs_now, cut)
-                if unit in direct:
-                    break
-                known = {unit, *direct, *cut}
-                near = [index for index in added.argsort().tolist() if index not in known]
-                direct |= _measure_directly(search, cut, [unit, *near[: CANDIDATES - 1]])
-            costs.append(costs_now[unit])
-            cut.append(unit)
-            added = added + matrix[:, unit]
-            layer = search.layers[unit]
-            lost[layer] += 1
-            if 2 * lost[layer] >= sizes[layer]:  # a layer's last heads may be worth more: measure
-                for index, name in enumerate(search.layers):
-                    if name == layer:
-                        direct.pop(index, None)
+        costs += _cut_round(search, matrix, cut, min(step, count - start))
     return cut, costs
+
+
+def _cut_round(
+    search: CutSearch, matrix: Float[Tensor, "units units"], cut: list[int], count: int
+) -> list[float]:
+    """Append the cheapest `count` units to `cut`; returns the cost of each.
+
+    Each is measured directly first, most of them together, because that is quicker.
+    """
+    sizes = Counter(search.layers)
+    direct = _measure_directly(search, cut, _expected_cut(search, matrix, cut, count))
+    added, costs = matrix.diagonal() / 2, list[float]()
+    for _ in range(count):
+        while True:
+            believed = [
+                _believe(cost, direct.get(index)) for index, cost in enumerate(added.tolist())
+            ]
+            unit = _cheapest(search, believed, cut)
+            if unit in direct:
+                break
+            direct |= _measure_directly(search, cut, [unit])
+        costs.append(believed[unit])
+        cut.append(unit)
+        added = added + matrix[:, unit]
+        layer = search.layers[unit]
+        if 2 * sum(search.layers[index] == layer for index in cut) >= sizes[layer]:
+            # The layer's last heads may be worth more now: measure them again.
+            direct = {
+                index: cost for index, cost in direct.items() if search.layers[index] != layer
+            }
+    return costs
+
+
+def _expected_cut(
+    search: CutSearch, matrix: Float[Tensor, "units units"], cut: Sequence[int], count: int
+) -> list[int]:
+    """The next `count` units by expected costs alone."""
+    added, both = matrix.diagonal() / 2, list(cut)
+    for _ in range(count):
+        both.append(_cheapest(search, added.tolist(), both))
+        added = added + matrix[:, both[-1]]
+    return both[len(cut) :]
 
 
 def _believe(expected: float, direct: float | None) -> float:
