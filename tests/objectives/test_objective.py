@@ -17,6 +17,7 @@ from headwise.objectives.losses import (
     LabelLoss,
     MaskedToken,
     NextToken,
+    Similarity,
 )
 from headwise.objectives.objective import Sample
 from headwise.reading.batch import NO_LABEL, Inputs
@@ -182,6 +183,40 @@ def test_splitting_a_batch_keeps_mean_and_error() -> None:
     whole = Evaluation.of_batches(model, objective, [padded("gpt2")]).loss()
     parts = Evaluation.of_batches(model, objective, split(padded("gpt2"), 1, 3)).loss()
     assert parts == pytest.approx(whole, rel=1000 * torch.finfo(torch.float64).eps)
+
+
+def test_heads_of_an_embedding_model_are_chosen_by_its_similarities() -> None:
+    chooser = Embedding("cls").when_choosing()
+    assert isinstance(chooser, Similarity) and chooser.pooling == "cls"
+    reference = torch.randn(5, 7, generator=seeded(), dtype=torch.float64)
+    sample = Sample({}, reference=reference)
+    output = reference.clone().requires_grad_()
+    others, random = set(), seeded()
+    for _ in range(40):
+        scalars = chooser.draw(output, sample, random)
+        (slopes,) = torch.autograd.grad(scalars.sum(), output)
+        assert_close(
+            slopes.norm(dim=-1), torch.full((5,), 7**0.5, dtype=torch.float64), torch.float64
+        )
+        centred = torch.nn.functional.normalize(reference - reference.mean(0), dim=-1)
+        cosines = slopes @ centred.T / 7**0.5
+        partners = cosines.abs().argmax(1)
+        assert_close(cosines.abs().amax(1), torch.ones(5).double(), torch.float64)
+        assert all(int(partner) != row for row, partner in enumerate(partners))
+        others.add(tuple(partners.tolist()))
+    assert len(others) == 4, "every other example is drawn"
+
+
+def test_one_embedding_alone_is_projected_at_random() -> None:
+    reference = torch.randn(1, 7, generator=seeded())
+    sample = Sample({}, reference=reference)
+    drawn = Similarity().draw(reference, sample, seeded())
+    assert torch.equal(drawn, Embedding().draw(reference, sample, seeded()))
+
+
+def test_other_objectives_choose_by_themselves() -> None:
+    objective = NextToken()
+    assert objective.when_choosing() is objective
 
 
 # Labels that came with the data.

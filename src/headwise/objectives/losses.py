@@ -185,6 +185,10 @@ class Embedding(Objective):
         """The name and the pooling."""
         return f"{self.name}, {self.pooling} pooling"
 
+    def when_choosing(self) -> Objective:
+        """`Similarity`, because embeddings are made to be compared with each other."""
+        return Similarity(self.pooling)
+
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, scaled to length 1."""
         states = getattr(forward(model, inputs), "last_hidden_state", None)
@@ -218,6 +222,25 @@ class Embedding(Objective):
     def describe_budget(self, max_loss: float) -> str:
         """`max_loss` as a difference in cosine."""
         return f"{max_loss:g} of cosine"
+
+
+class Similarity(Embedding):
+    """The loss of `Embedding` with another curvature: that of similarities to other embeddings.
+
+    An error counts as far as it lies in directions in which embeddings differ from each other.
+    """
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Similarity to another example of the batch, as large as a random projection."""
+        others = sample.reference
+        if others is None or len(others) == 1:
+            return super().draw(output, sample, random)
+        shift = int(torch.randint(1, len(others), (), generator=random))
+        directions = functional.normalize(others - others.mean(0), dim=-1).roll(shift, 0)
+        signs = torch.randint(0, 2, (len(others),), generator=random).to(output) * 2 - 1
+        return (output * directions).sum(-1) * signs * math.sqrt(output.shape[-1])
 
 
 def kl_divergence(

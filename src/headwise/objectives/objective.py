@@ -96,6 +96,10 @@ class Objective(ABC):
         """The objective to use for batches with labels."""
         return self
 
+    def when_choosing(self) -> "Objective":
+        """The objective with the curvature by which heads to cut are chosen."""
+        return self
+
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """The part of the model's output that the loss is computed from."""

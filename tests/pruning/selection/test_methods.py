@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -190,7 +191,7 @@ def test_of_two_redundant_heads_one_is_cut_first_and_one_last(
     matrix[4, 9] = matrix[9, 4] = 2.0  # apart they cost 1/4 each, together 5/2
     monkeypatch.setattr(
         methods,
-        "measure_gradients",
+        "gradients",
         lambda *_, **__: planted(problem, matrix, torch.zeros(15).double()),
     )
     order = order_units(method, problem)
@@ -207,7 +208,7 @@ def test_the_slope_of_the_loss_does_not_change_the_choice(monkeypatch: pytest.Mo
     orders = []
     for pull in (torch.zeros(15).double(), torch.linspace(-9, 9, 15).double()):
         scores = planted(problem, interaction, pull)
-        monkeypatch.setattr(methods, "measure_gradients", lambda *_, now=scores, **__: now)
+        monkeypatch.setattr(methods, "gradients", lambda *_, now=scores, **__: now)
         orders.append(order_units("quadratic", problem))
     assert orders[0] == orders[1]
 
@@ -216,16 +217,16 @@ def test_each_round_measures_the_model_without_the_units_cut_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     search, seeds, silent_heads = problem_of("gpt2", rounds=3), [], []
-    measure = methods.measure_gradients
+    measure = methods.gradients
 
-    def record_measurement(now: CutSearch, draws: int, **options: bool) -> Gradients:
-        scores = measure(now, draws, **options)
-        seeds.append(now.seed)
-        pairs = zip(now.heads, scores.michel, strict=True)
+    def record_measurement(evaluation: Evaluation, **options: Any) -> Gradients:
+        scores = measure(evaluation, **options)
+        seeds.append(options["seed"])
+        pairs = zip(scores.heads, scores.michel, strict=True)
         silent_heads.append({str(head) for head, score in pairs if score == 0})
         return scores
 
-    monkeypatch.setattr(methods, "measure_gradients", record_measurement)
+    monkeypatch.setattr(methods, "gradients", record_measurement)
     order = order_units("rounds", search)
     assert seeds == [0, 5, 10]
     assert silent_heads == [{str(head) for head in order.first(count)} for count in (0, 5, 10)]
@@ -325,7 +326,7 @@ def test_no_unit_is_cut_on_a_prediction_that_a_measurement_contradicts(
     matrix = torch.eye(15, dtype=torch.float64)
     matrix[index, index] = 0.0  # it seems to cost nothing
     scores = planted(problem, 1e-6 * matrix, torch.zeros(15).double())
-    monkeypatch.setattr(methods, "measure_gradients", lambda *_, **__: scores)
+    monkeypatch.setattr(methods, "gradients", lambda *_, **__: scores)
     order = order_units(method, problem, count=5)
     assert costly not in order.units
     monkeypatch.setattr(

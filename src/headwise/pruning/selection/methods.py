@@ -23,7 +23,7 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import Unit, ablate
-from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
+from headwise.pruning.importance.gradients import divide_by_layer_norm, gradients
 from headwise.pruning.importance.workload import limit_tokens
 from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs, silence
@@ -236,8 +236,8 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
         now = replace(search, seed=search.seed + start, progress=report)
         with _silence_units(search, cut):
-            scores = measure_gradients(now, search.draws, has_slopes=False)
-        matrix = member @ scores.interaction @ member.T
+            interaction = _measure_interaction(now)
+        matrix = member @ interaction @ member.T
         costs += _cut_round(search, matrix, cut, min(step, count - start))
     return cut, costs
 
@@ -347,7 +347,14 @@ def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
         )
         scores = [cost.value for cost in estimates]
     else:
-        measured = measure_gradients(search, draws=1)
+        measured = gradients(
+            search.evaluation,
+            draws=1,
+            seed=search.seed,
+            means=search.means,
+            advice=ADVICE,
+            progress=search.progress,
+        )
         by_head = measured.fisher
         if method == "michel":
             by_head = divide_by_layer_norm(measured.michel, search.heads)
@@ -367,17 +374,22 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 """Every method by name, the best first."""
 
 
-def measure_gradients(search: CutSearch, draws: int, *, has_slopes: bool = True) -> Gradients:
-    """`gradients` for the model in its current state, in which heads may be silenced."""
+ADVICE = "prune by ablation, greedy or random"
+"""What to do if the objective has no gradients."""
+
+
+def _measure_interaction(search: CutSearch) -> Float[Tensor, "heads heads"]:
+    """Interactions of heads in the model's current state, in which heads may be silenced."""
+    evaluation = search.evaluation
     return gradients(
-        search.evaluation,
-        draws=draws,
+        replace(evaluation, objective=evaluation.objective.when_choosing()),
+        draws=search.draws,
         seed=search.seed,
         means=search.means,
-        has_slopes=has_slopes,
-        advice="prune by ablation, greedy or random",
+        has_slopes=False,
+        advice=ADVICE,
         progress=search.progress,
-    )
+    ).interaction
 
 
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
