@@ -17,7 +17,7 @@ from headwise.pruning.text_sets import (
     other_texts,
     own_sets,
 )
-from headwise.reading.corpus import MANUAL, PROSE, ROUGH
+from headwise.reading.corpus import MANUAL, PROSE, ROUGH, ROUGH_KINDS
 from headwise.reading.python_manual import split_paragraphs
 
 EACH_FOLD = pytest.mark.parametrize("fold", range(FOLDS))
@@ -28,7 +28,7 @@ EACH_FOLD = pytest.mark.parametrize("fold", range(FOLDS))
 def test_no_builtin_register_serves_two_steps(fold: int, is_causal: bool) -> None:
     sets = builtin_sets(fold, is_causal=is_causal)
     registers = [name for step in STEPS for name in getattr(sets, step)]
-    known = {*PROSE, ROUGH, *([MANUAL] if is_causal else [])}
+    known = {*PROSE, *((*ROUGH_KINDS, MANUAL) if is_causal else [ROUGH])}
     assert Counter(registers) == Counter(known) and all(getattr(sets, step) for step in STEPS)
     documents = [text for step in STEPS for texts in getattr(sets, step).values() for text in texts]
     assert len(documents) == len(set(documents)) and all(documents)
@@ -42,7 +42,7 @@ def test_each_prose_register_reports_in_exactly_one_fold(is_causal: bool) -> Non
 
 @EACH_FOLD
 def test_rough_text_and_the_manual_only_choose(fold: int) -> None:
-    assert {ROUGH, MANUAL} < {*builtin_sets(fold, is_causal=True).choose}
+    assert {*ROUGH_KINDS, MANUAL} < {*builtin_sets(fold, is_causal=True).choose}
     assert ROUGH in builtin_sets(fold, is_causal=False).choose
 
 

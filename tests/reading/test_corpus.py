@@ -12,7 +12,15 @@ import headwise
 from headwise.errors import OptionError
 from headwise.probes.builtin import builtin_sentences
 from headwise.reading import corpus
-from headwise.reading.corpus import PROSE, REGISTERS, ROUGH, documents, scan_texts
+from headwise.reading.corpus import (
+    PROSE,
+    REGISTERS,
+    ROUGH,
+    ROUGH_KINDS,
+    documents,
+    rough_texts,
+    scan_texts,
+)
 from headwise.reading.python_manual import manual_texts, split_sentences
 from headwise.reading.words import join_with_spaces
 
@@ -101,6 +109,17 @@ def test_rough_text_keeps_its_lines() -> None:
     raw = (Path(corpus.__file__).parent / "rough.txt").read_text("utf-8")
     for text in headwise.corpus(ROUGH)[ROUGH]:
         assert text.split("\n\n")[0] in raw
+
+
+def test_every_kind_of_rough_text_has_enough_words() -> None:
+    texts = rough_texts()
+    assert tuple(texts) == ROUGH_KINDS
+    assert sorted(text for part in texts.values() for text in part) == sorted(
+        headwise.corpus(ROUGH)[ROUGH]
+    )
+    for kind, part in texts.items():
+        assert len(part) >= 10, kind
+        assert sum(len(words_of(text)) for text in part) >= 700, kind
 
 
 def test_unknown_registers_are_rejected_by_name() -> None:

@@ -9,7 +9,14 @@ kept on some kinds of text is reported on others.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwise.reading.corpus import MANUAL, PROSE, ROUGH, calibration_texts
+from headwise.reading.corpus import (
+    MANUAL,
+    PROSE,
+    ROUGH,
+    ROUGH_KINDS,
+    calibration_texts,
+    rough_texts,
+)
 from headwise.reading.python_manual import split_documents
 
 OWN_TEXT = "given"
@@ -44,8 +51,9 @@ class TextSets:
 def builtin_sets(fold: int = 0, *, is_causal: bool) -> TextSets:
     """The built-in registers, divided so that every fourth prose register reports.
 
-    Heads are chosen on four registers of prose and on rough text; those of causal models, which
-    are more sensitive to the kind of text, also on the manual.
+    Heads are chosen on four registers of prose and on rough text. Causal models are more sensitive
+    to the kind of text: there each kind of rough text counts as much as a register, and the manual
+    is one more.
 
     >>> sets = builtin_sets(is_causal=False)
     >>> list(sets.choose), list(sets.report)
@@ -55,9 +63,9 @@ def builtin_sets(fold: int = 0, *, is_causal: bool) -> TextSets:
     rest = [name for name in PROSE if name not in report]
     chosen = [rest[at] for at in (0, 3, 5, 6)]  # of many lengths and styles
     others = [name for name in rest if name not in chosen]
-    choose = [*chosen, ROUGH, *([MANUAL] if is_causal else [])]
+    choose = [*chosen, *((*ROUGH_KINDS, MANUAL) if is_causal else (ROUGH,))]
     sets = (choose, others[0::3], others[1:2], others[2::2], report)
-    texts = calibration_texts()
+    texts = calibration_texts() | rough_texts()
     return TextSets(*({name: texts[name] for name in names} for names in sets))
 
 

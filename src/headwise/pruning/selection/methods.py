@@ -31,8 +31,8 @@ from headwise.watching.gates import MeanOutputs, silence
 BEST = "rounds"
 CONTRADICTION = 2.0
 """A direct cost contradicts an expected one if it is more than this many times as high."""
-CHECKED_TOKENS = 256
-"""Number of tokens of each register that costs are measured directly on."""
+CHECKED_TOKENS = 1536
+"""Number of tokens that costs are measured directly on, equally many of each register."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
 
@@ -111,7 +111,8 @@ class CutSearch:
     @cached_property
     def samples(self) -> list[Evaluation]:
         """Some examples of every register, to measure costs directly on."""
-        return [_some_examples(part) for part in self.registers.parts.values()]
+        parts = self.registers.parts
+        return [_some_examples(part, CHECKED_TOKENS // len(parts)) for part in parts.values()]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -136,9 +137,9 @@ class CutSearch:
         return tuple(unit for units in layers for unit in units[:fewest])
 
 
-def _some_examples(part: Evaluation) -> Evaluation:
+def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
     """Random examples, because batches are sorted by length; all if these have no target."""
-    few = limit_tokens(part, CHECKED_TOKENS, fewest=1)
+    few = limit_tokens(part, tokens, fewest=1)
     return few if any(sample.has_targets for sample in few.samples) else part
 
 

@@ -2,8 +2,8 @@
 
 In: the text files in this folder, one per register. Out: documents. Every document has a title,
 paragraphs and sentences, and was written as a whole, so names and phrases recur as in real ones.
-A thirteenth register, `rough`, has lists, tables, code, logs and the like: text that models meet,
-but that is not made of sentences.
+A thirteenth register, `rough`, has what else models meet: code, records such as tables and logs,
+notes and lists, badly spaced text, verse and plays. The titles of its documents name these kinds.
 """
 
 import functools
@@ -22,6 +22,7 @@ PROSE = (
 )
 """Registers with sentences, ordered so that neighbours differ; alternate ones form two halves."""
 ROUGH, MANUAL = "rough", "manual"
+ROUGH_KINDS = ("code", "records", "notes", "spaced", "verse")
 REGISTERS = (*PROSE, ROUGH)
 MANUAL_WORDS, MANUAL_DOCUMENTS = 5_000, 60
 TITLE = "# "
@@ -65,6 +66,14 @@ def corpus(registers: str | Sequence[str] = REGISTERS) -> dict[str, tuple[str, .
         else tuple(document.text for document in documents(name))
         for name in names
     }
+
+
+def rough_texts() -> dict[str, tuple[str, ...]]:
+    """The documents of the register `rough`, by kind."""
+    by_kind: dict[str, list[str]] = {kind: [] for kind in ROUGH_KINDS}
+    for document in documents(ROUGH):
+        by_kind[document.title.partition(":")[0]].append(document.text)
+    return {kind: tuple(texts) for kind, texts in by_kind.items()}
 
 
 def calibration_texts() -> dict[str, tuple[str, ...]]:
