@@ -319,7 +319,7 @@ def _correct(
     model, uncut, fitting = result.model, setup.scored.model, setup.fit.whole.samples
     share, fits = 0.0, tuple[LayerFit, ...]()
     if variant == "bias":
-        share = add_mean_outputs(model, uncut, heads, fitting, shrink=setup.shrink.whole)
+        share = add_mean_outputs(model, uncut, heads, fitting, shrink=setup.shrink)
     else:
         choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
         fits = refit(model, uncut, fitting, choosing, variant=variant, progress=setup.progress)

@@ -53,7 +53,7 @@ def builtin_sets(fold: int = 0, *, is_causal: bool) -> TextSets:
 
     Heads are chosen on four registers of prose and on rough text. Causal models are more sensitive
     to the kind of text: there each kind of rough text counts as much as a register, and the manual
-    is one more.
+    is one more. For other models, the manual is one of two registers that shrink corrections.
 
     >>> sets = builtin_sets(is_causal=False)
     >>> list(sets.choose), list(sets.report)
@@ -64,7 +64,8 @@ def builtin_sets(fold: int = 0, *, is_causal: bool) -> TextSets:
     chosen = [rest[at] for at in (0, 3, 5, 6)]  # of many lengths and styles
     others = [name for name in rest if name not in chosen]
     choose = [*chosen, *((*ROUGH_KINDS, MANUAL) if is_causal else (ROUGH,))]
-    sets = (choose, others[0::3], others[1:2], others[2::2], report)
+    shrink = [others[1], *([] if is_causal else [MANUAL])]
+    sets = (choose, others[0::3], shrink, others[2::2], report)
     texts = calibration_texts() | rough_texts()
     return TextSets(*({name: texts[name] for name in names} for names in sets))
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.losses import NextToken
-from headwise.objectives.objective import Sample
+from headwise.objectives.objective import Losses, Sample
+from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.pruning.refit.mean_correction import SHARES, add_mean_outputs
 from headwise.pruning.refit.refit import projection_at
 from headwise.pruning.surgery.cut import cut
@@ -142,37 +143,54 @@ def test_layers_without_a_bias_get_one() -> None:
     assert [bool(bias.any()) for bias in biases] == [False, False, True]
 
 
-@pytest.mark.parametrize("best", SHARES)
-def test_the_share_with_the_least_loss_is_added(
-    best: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+BIAS = "transformer.h.1.attn.c_proj.bias"
+"""The only bias that losing these heads changes."""
+LOST = parse_heads("L1H0 L1H3")
+
+
+def shrunk(
+    goals: Sequence[float], monkeypatch: pytest.MonkeyPatch
+) -> tuple[float, Tensor, Tensor, Tensor]:
+    """The share that is added if each register's loss is the distance of the bias from a goal.
+
+    Goals are shares of the mean. Also returns the bias before and after, and the mean.
+    """
     uncut, batches = model_of("gpt2"), batches_of("gpt2")
-    heads = parse_heads("L1H0 L1H3")
-    plain = copy.deepcopy(uncut)
-    cut(plain, heads)
-    name = "transformer.h.1.attn.c_proj.bias"
-    before = plain.get_parameter(name).detach().clone()
-    mean = corrected(uncut, heads, batches).get_parameter(name).detach() - before
-    goal = before + (best - 0.05) * mean
-
-    def distance(evaluation: Evaluation) -> Estimate:
-        bias = evaluation.model.get_parameter(name).detach()
-        return Estimate(float((bias - goal).norm()), 0.0)
-
-    monkeypatch.setattr(Evaluation, "loss", distance)
-    shrink = Evaluation(uncut, NextToken(), ())
-    share = add_mean_outputs(plain, uncut, heads, [Sample(b) for b in batches], shrink=shrink)
-    assert share == best
-    assert_close(plain.get_parameter(name).detach(), before + best * mean, torch.float64)
-
-
-def test_all_of_the_mean_is_added_if_the_loss_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    uncut, batches = model_of("gpt2"), batches_of("gpt2")
-    heads = parse_heads("L1H0 L1H3")
-    monkeypatch.setattr(Evaluation, "loss", lambda _: Estimate(math.nan, math.nan))
-    shrink = Evaluation(uncut, NextToken(), ())
     model = copy.deepcopy(uncut)
-    cut(model, heads)
+    cut(model, LOST)
+    before = model.get_parameter(BIAS).detach().clone()
+    mean = corrected(uncut, LOST, batches).get_parameter(BIAS).detach() - before
+
+    def distances(text: RegisterEvaluation) -> RegisterLosses:
+        change = text.parts["0"].model.get_parameter(BIAS).detach() - before
+        losses = {
+            str(number): Estimate(float((change - goal * mean).norm()), 0.0)
+            for number, goal in enumerate(goals)
+        }
+        return RegisterLosses(losses, losses["0"], Losses(torch.zeros(1), torch.ones(1)))
+
+    monkeypatch.setattr(RegisterEvaluation, "losses", distances)
+    parts = {str(number): Evaluation(uncut, NextToken(), ()) for number in range(len(goals))}
     samples = [Sample(batch) for batch in batches]
-    assert add_mean_outputs(model, uncut, heads, samples, shrink=shrink) == 1.0
-    assert_unchanged(model, state_of(corrected(uncut, heads, batches)))
+    share = add_mean_outputs(model, uncut, LOST, samples, shrink=RegisterEvaluation(parts))
+    return share, before, model.get_parameter(BIAS).detach(), mean
+
+
+@pytest.mark.parametrize(
+    ("goals", "best"),
+    [
+        *(([share - 0.05], share) for share in SHARES),
+        ([0.05], 0.0),  # even a quarter is too much
+        ([-1.0], 0.0),
+        ([1.0, 0.6], 0.5),  # three quarters is better for the first register only
+        ([1.0, 0.3], 0.25),
+        ([1.0, -0.2], 0.0),  # no share helps both registers
+        ([math.nan], 0.0),
+    ],
+)
+def test_the_share_that_helps_the_worst_register_most_is_added(
+    goals: list[float], best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share, before, after, mean = shrunk(goals, monkeypatch)
+    assert share == best
+    assert_close(after, before + best * mean, torch.float64)

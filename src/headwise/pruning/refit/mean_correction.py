@@ -5,7 +5,6 @@ a share of the cut heads' mean output is part of the output projections' biases.
 this one transfers best to other text, because it fits only one vector per layer.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -14,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.heads import HeadId
-from headwise.objectives.evaluation import Evaluation, count_heads
+from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
+from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.refit.refit import projection_at
 from headwise.pruning.surgery.output_biases import add_output_biases
 from headwise.watching.hooks import record
@@ -32,12 +32,13 @@ def add_mean_outputs(
     heads: Sequence[HeadId],
     samples: Sequence[Sample],
     *,
-    shrink: Evaluation | None = None,
+    shrink: RegisterEvaluation | None = None,
 ) -> float:
     """Add a share of the mean output of `heads` in the uncut model to the cut model's biases.
 
-    Changes `cut` in place and returns the share: the one with the least loss on `shrink`, or 1 if
-    that is None. Projections without a bias get one, unless all would be zero.
+    Changes `cut` in place and returns the share: the one that helps most in the register of
+    `shrink` that it helps least, 0 if none helps there, or 1 if `shrink` is None. Projections
+    without a bias get one, unless all would be zero.
     """
     biases = add_output_biases(cut)
     projections = {site.layer_name: projection_at(site) for site in find_sites(cut)}
@@ -59,15 +60,18 @@ def add_mean_outputs(
     return best
 
 
-def _best_share(shrink: Evaluation, add_share: Callable[[float], None]) -> float:
-    """The share with the least loss; `add_share` sets the model's biases."""
-    best, least = SHARES[0], math.inf
+def _best_share(shrink: RegisterEvaluation, add_share: Callable[[float], None]) -> float:
+    """The best share for the register that is worst off; `add_share` sets the model's biases."""
+    add_share(0.0)
+    without = shrink.losses()
+    best, least = 0.0, 0.0
     for share in SHARES:
         add_share(share)
-        loss = shrink.loss().value
-        if not loss < least:  # the loss has one minimum; NaN ends the search as well
+        added = shrink.losses().worst_increase(without)
+        if best and not added < least:  # the loss has one minimum
             break
-        best, least = share, loss
+        if added < least:
+            best, least = share, added
     return best
 
 
