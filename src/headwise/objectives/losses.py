@@ -44,6 +44,10 @@ def _token_ids(inputs: Inputs) -> Tensor:
 class LogitLoss(Objective):
     """Negative log-probability of the targets, in nats."""
 
+    def distance(self) -> Objective:
+        """`Divergence`, where the loss counts."""
+        return Divergence()
+
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Logits: one row per example, or one per position."""
         logits = read_logits(model, inputs)
@@ -272,7 +276,9 @@ class Divergence(LogitLoss):
         return Losses((each.view_as(is_counted) * is_counted).sum(1), is_counted.sum(1).float())
 
     def is_counted(self, output: Tensor, sample: Sample) -> Tensor:
-        """True for each row of logits, except those of padding."""
+        """True for each row of logits with a target; without targets, for all but padding."""
+        if sample.targets is not None:
+            return super().is_counted(output, sample)
         is_real = sample.is_real
         if is_real is None or is_real.shape != output.shape[:-1]:
             return torch.ones(output.shape[:-1], dtype=torch.bool, device=output.device)

@@ -100,6 +100,13 @@ class Objective(ABC):
         """The objective with the curvature by which heads to cut are chosen."""
         return self
 
+    def distance(self) -> "Objective":
+        """The objective that says how far a model's output is from the uncut model's, if known.
+
+        It is less noisy than the loss: whether a target happens to be likely does not matter.
+        """
+        return self
+
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """The part of the model's output that the loss is computed from."""

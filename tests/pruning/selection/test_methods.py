@@ -29,7 +29,8 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.reading.batch import Inputs
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.watching.gates import silence
 
 from ..tiny_models import assert_unchanged, counts_of, plain, state_of, task_of
 
@@ -180,26 +181,46 @@ def planted(problem: CutSearch, interaction: torch.Tensor, pull: torch.Tensor) -
     return Gradients(problem.heads, nothing, nothing, nothing, nothing, interaction, nothing, pull)
 
 
-@pytest.mark.parametrize("method", ["quadratic", "rounds"])
+def plant(monkeypatch: pytest.MonkeyPatch, problem: CutSearch, matrix: torch.Tensor) -> None:
+    scores = planted(problem, matrix, torch.zeros(len(matrix)).double())
+    monkeypatch.setattr(methods, "gradients", lambda *_, **__: scores)
+
+
 def test_of_two_redundant_heads_one_is_cut_first_and_one_last(
-    method: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    problem = problem_of("gpt2", rounds=1)
-    matrix = torch.eye(15, dtype=torch.float64)
-    twins = [4, 9]
-    matrix[4, 4] = matrix[9, 9] = 0.5
-    matrix[4, 9] = matrix[9, 4] = 2.0  # apart they cost 1/4 each, together 5/2
-    monkeypatch.setattr(
-        methods,
-        "gradients",
-        lambda *_, **__: planted(problem, matrix, torch.zeros(15).double()),
-    )
-    order = order_units(method, problem)
+    problem = problem_of("gpt2", rounds=15)
+    plant(monkeypatch, problem, torch.eye(15, dtype=torch.float64))
+    twins = {4, 9}
+
+    def measure(_: object, __: object, cut: Sequence[int], units: Sequence[int]) -> dict[int, Any]:
+        """Apart, the twins cost 1/4 each; together 5/2."""
+        lone = {unit: 2.25 if twins & {*cut} else 0.25 for unit in twins}
+        return {unit: lone.get(unit, 0.5) for unit in units}
+
+    monkeypatch.setattr(methods, "_measure_directly", measure)
+    order = order_units("rounds", problem)
     places = sorted(order.units.index(problem.units[twin]) for twin in twins)
-    assert places == [0, 14]
-    assert order.costs == pytest.approx([0.25, *[0.5] * 13, 2.25])
-    costs = planted(problem, matrix, torch.zeros(15).double())
-    assert sum(order.costs) == pytest.approx(costs.expected_cost(range(15)))
+    assert places[1] == 14
+    assert sum(order.costs) == pytest.approx(13 * 0.5 + 2.5)
+
+
+def test_interactions_propose_and_measurements_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of("gpt2", rounds=5)  # three units at a time
+    matrix = torch.diag(torch.arange(15, 0, -1, dtype=torch.float64))
+    matrix[13, 14] = matrix[14, 13] = 99.0  # expected to be costly together
+    plant(monkeypatch, problem, matrix)
+    asked = []
+
+    def measure(_: object, __: object, ___: object, units: Sequence[int]) -> dict[int, float]:
+        asked.append(list(units))
+        return {unit: float(unit) for unit in units}
+
+    monkeypatch.setattr(methods, "_measure_directly", measure)
+    order = order_units("rounds", problem, count=3)
+    assert asked[0] == [14, *range(12, 4, -1)]
+    assert [problem.units.index(unit) for unit in order.units] == [5, 6, 7]
+    assert order.costs == (5.0, 6.0, 7.0)
 
 
 def test_the_slope_of_the_loss_does_not_change_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,73 +268,86 @@ def two_registers(name: str) -> CutSearch:
 @pytest.mark.parametrize(
     ("news", "law", "cost"),
     [
-        ((1.0, 0.1), (1.0, 0.1), 1.0),
-        ((2.0, math.inf), (1.0, math.inf), 0.5),  # the mean, less two errors of 0.5
-        ((math.nan, math.nan), (0.0, 0.1), math.inf),
-        ((math.inf, math.nan), (0.0, 0.1), math.inf),
-        ((math.inf, math.inf), (0.0, 0.1), math.inf),
+        (1.0, 1.0, 1.0),
+        (2.0, 1.0, 1.5),
+        (math.nan, 0.0, math.inf),
+        (math.inf, 0.0, math.inf),
     ],
 )
-def test_direct_costs_are_what_cutting_surely_adds(
-    news: tuple[float, float],
-    law: tuple[float, float],
-    cost: float,
-    monkeypatch: pytest.MonkeyPatch,
+def test_measured_costs_are_means_over_registers(
+    news: float, law: float, cost: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    estimates = iter([[Estimate(*news)] * 2, [Estimate(*law)] * 2])
+    search = two_registers("gpt2")
+    text = methods._measured_text(search)
+    estimates = iter([[Estimate(news, 0.1)] * 2, [Estimate(law, 0.1)] * 2])
     monkeypatch.setattr(methods, "ablate", lambda *_, **__: next(estimates))
-    found = methods._measure_directly(two_registers("gpt2"), [0], [7, 3])
+    found = methods._measure_directly(search, text, [0], [7, 3])
     assert found == pytest.approx({3: cost, 7: cost})
 
 
-def test_direct_costs_of_one_register_use_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for error, cost in ((0.1, 0.8), (math.inf, 1.0)):  # one example has no error
-        estimates = [Estimate(1.0, error)]
-        monkeypatch.setattr(methods, "ablate", lambda *_, found=estimates, **__: found)
-        assert methods._measure_directly(problem_of("gpt2"), [], [3]) == pytest.approx({3: cost})
-
-
-@pytest.mark.parametrize(("direct", "cost"), [(None, 1.0), (1.9, 1.0), (2.1, 2.1), (-5.0, 1.0)])
-def test_direct_costs_count_only_where_they_contradict(direct: float | None, cost: float) -> None:
-    assert methods._believe(1.0, direct) == cost
-
-
-def test_direct_costs_are_measured_without_the_units_cut_so_far() -> None:
+def test_costs_are_measured_without_the_units_cut_so_far() -> None:
     search = two_registers("gpt2")
     cut, unit = search.units[2], search.units[9]
-    found = methods._measure_directly(search, [2], [9])
-    first, second = (
-        part.loss([*cut, *unit]).value - part.loss(cut).value
-        for part in search.registers.parts.values()
-    )
-    assert found[9] == pytest.approx((first + second) / 2 - abs(first - second), rel=1e-3)
+    text = methods._measured_text(search)
+    found = methods._measure_directly(search, text, [2], [9])
+    added = [part.loss([*cut, *unit]).value - part.loss(cut).value for part in text]
+    assert found[9] == pytest.approx(sum(added) / 2, rel=1e-3)
     assert costs_alone(search)[9] != pytest.approx(found[9], rel=1e-6)
 
 
-def test_direct_costs_rest_on_examples_of_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_language_models_are_measured_by_the_divergence_from_the_uncut_model() -> None:
+    search = two_registers("gpt2")
+    unit = search.units[9]
+    costs = costs_alone(search)
+    model, wanted = search.evaluation.model, list[torch.Tensor]()
+    for part in search.registers.parts.values():
+        (sample,) = part.samples
+        with torch.no_grad():
+            before = model(**sample.inputs).logits.log_softmax(-1)
+            with silence(model, unit):
+                after = model(**sample.inputs).logits.log_softmax(-1)
+        divergence = (before.exp() * (before - after)).sum(-1)
+        wanted.append(divergence[sample.targets != NO_LABEL].mean())
+    assert costs[9] == pytest.approx(float(sum(wanted) / 2), rel=1e-4)
+    assert min(costs) > 0
+
+
+def test_embedding_models_are_measured_by_their_own_loss() -> None:
+    search = problem_of("embedding")
+    (text,) = methods._measured_text(search)
+    assert text.objective is search.evaluation.objective
+
+
+def test_costs_rest_on_examples_of_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     task, inputs = task_of("gpt2"), plain("gpt2")
     lengths = range(13, 3, -1)  # batches are sorted by length
     batches = [{name: value[:, :length] for name, value in inputs.items()} for length in lengths]
     whole = Evaluation.of_batches(task.model, task.objective, batches)
     monkeypatch.setattr(methods, "CHECKED_TOKENS", 60)
-    (few,) = replace(problem_of("gpt2"), registers=RegisterEvaluation({"given": whole})).samples
+    search = replace(problem_of("gpt2"), registers=RegisterEvaluation({"given": whole}))
+    (few,) = methods._measured_text(search)
     assert 40 < few.num_tokens <= 60
     assert len({sample.inputs["input_ids"].shape[1] for sample in few.samples}) > 2
 
 
-def test_direct_costs_skip_examples_with_nothing_to_predict() -> None:
+def test_costs_do_not_rest_on_examples_with_nothing_to_predict() -> None:
     inputs = plain("gpt2")
     labels = inputs["input_ids"].clone()
     labels[0] = -100
     nothing, few = replace_inputs(inputs, labels[:1], 1), replace_inputs(inputs, labels, 4)
     task = Evaluation.of_batches(task_of("gpt2").model, task_of("gpt2").objective, [nothing, few])
     search = replace(problem_of("gpt2"), registers=RegisterEvaluation({"given": task}))
-    assert [len(part.samples) for part in search.samples] == [2]
+    assert [len(part.samples) for part in methods._measured_text(search)] == [2]
     assert all(map(math.isfinite, order_units("rounds", search, count=3).costs))
 
 
 def replace_inputs(inputs: Inputs, labels: torch.Tensor, count: int) -> Inputs:
     return {name: value[:count] for name, value in inputs.items()} | {"labels": labels}
+
+
+def expected_costs(units: Sequence[int], free: int) -> dict[int, float]:
+    """What the interactions expect: one unit is free."""
+    return {unit: float(unit != free) for unit in units}
 
 
 @pytest.mark.parametrize("method", ["quadratic", "rounds"])
@@ -330,7 +364,7 @@ def test_no_unit_is_cut_on_a_prediction_that_a_measurement_contradicts(
     order = order_units(method, problem, count=5)
     assert costly not in order.units
     monkeypatch.setattr(
-        methods, "_measure_directly", lambda _, __, units: dict.fromkeys(units, -math.inf)
+        methods, "_measure_directly", lambda _, __, ___, units: expected_costs(units, index)
     )
     assert order_units(method, problem).units[0] == costly  # the prediction alone would cut it
 

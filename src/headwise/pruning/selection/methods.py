@@ -29,8 +29,8 @@ from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs, silence
 
 BEST = "rounds"
-CONTRADICTION = 2.0
-"""A direct cost contradicts an expected one if it is more than this many times as high."""
+SHORTLIST = 3
+"""Number of units to measure for each one to cut."""
 CHECKED_TOKENS = 1536
 """Number of tokens that costs are measured directly on, equally many of each register."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
@@ -109,12 +109,6 @@ class CutSearch:
         return self.evaluation.heads
 
     @cached_property
-    def samples(self) -> list[Evaluation]:
-        """Some examples of every register, to measure costs directly on."""
-        parts = self.registers.parts
-        return [_some_examples(part, CHECKED_TOKENS // len(parts)) for part in parts.values()]
-
-    @cached_property
     def layers(self) -> tuple[str, ...]:
         """Name of each unit's layer."""
         return tuple(unit[0].layer_name for unit in self.units)
@@ -137,10 +131,28 @@ class CutSearch:
         return tuple(unit for units in layers for unit in units[:fewest])
 
 
+@torch.no_grad()
+def _measured_text(search: CutSearch) -> list[Evaluation]:
+    """Some examples of every register, on which outputs are compared with the uncut model's.
+
+    Call it while no head is silent.
+    """
+    parts = search.registers.parts.values()
+    return [_some_examples(part, CHECKED_TOKENS // len(parts)) for part in parts]
+
+
 def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
     """Random examples, because batches are sorted by length; all if these have no target."""
     few = limit_tokens(part, tokens, fewest=1)
-    return few if any(sample.has_targets for sample in few.samples) else part
+    chosen = few if any(sample.has_targets for sample in few.samples) else part
+    objective = part.objective.distance()
+    if not objective.needs_reference or part.objective.needs_reference:
+        return chosen
+    samples = (
+        replace(sample, reference=objective.output(part.model, sample.inputs))
+        for sample in chosen.samples
+    )
+    return replace(chosen, objective=objective, samples=tuple(samples))
 
 
 @dataclass(frozen=True)
@@ -220,13 +232,13 @@ IndicesAndCosts = tuple[list[int], list[float]]
 
 
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss first, measured again in each round without the units already cut.
+    """Cut in rounds: interactions propose units, measurements decide, without those already cut.
 
-    The expected loss is that of the interactions alone: at a trained model's optimum the slope of
-    the loss in a gate is 0, and what is measured of it belongs to the sample. No unit is cut on an
-    expectation that a direct measurement contradicts.
+    Interactions of heads are quick to measure for all units together, but they describe small
+    changes. So they only propose; what a unit's removal does to the output is then measured.
     """
     cut, costs = list[int](), list[float]()
+    text = _measured_text(search)
     member = membership(search.units, search.heads)
     step = max(1, -(-len(search.units) // search.rounds))
     rounds = -(-count // step)
@@ -239,87 +251,66 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         with _silence_units(search, cut):
             interaction = _measure_interaction(now)
         matrix = member @ interaction @ member.T
-        costs += _cut_round(search, matrix, cut, min(step, count - start))
+        costs += _cut_round(search, text, matrix, cut, min(step, count - start))
     return cut, costs
 
 
 def _cut_round(
-    search: CutSearch, matrix: Float[Tensor, "units units"], cut: list[int], count: int
+    search: CutSearch,
+    text: Sequence[Evaluation],
+    matrix: Float[Tensor, "units units"],
+    cut: list[int],
+    count: int,
 ) -> list[float]:
-    """Append the cheapest `count` units to `cut`; returns the cost of each.
-
-    Each is measured directly first, most of them together, because that is quicker.
-    """
-    sizes = Counter(search.layers)
-    direct = _measure_directly(search, cut, _expected_cut(search, matrix, cut, count))
-    added, costs = matrix.diagonal() / 2, list[float]()
+    """Append the cheapest `count` units to `cut`; returns the cost of each."""
+    measured = _measure_directly(search, text, cut, _propose(search, matrix, cut, count))
+    sizes, costs = Counter(search.layers), list[float]()
     for _ in range(count):
-        while True:
-            believed = [
-                _believe(cost, direct.get(index)) for index, cost in enumerate(added.tolist())
-            ]
-            unit = _cheapest(search, believed, cut)
-            if unit in direct:
-                break
-            direct |= _measure_directly(search, cut, [unit])
-        costs.append(believed[unit])
+        unit = _cheapest(search, measured, cut)
         cut.append(unit)
-        added = added + matrix[:, unit]
+        costs.append(measured.pop(unit))
         layer = search.layers[unit]
         if 2 * sum(search.layers[index] == layer for index in cut) >= sizes[layer]:
-            # The layer's last heads may be worth more now: measure them again.
-            direct = {
-                index: cost for index, cost in direct.items() if search.layers[index] != layer
-            }
+            rest = [index for index in measured if search.layers[index] == layer]
+            if rest:  # a layer's last heads may be worth more than they were
+                measured |= _measure_directly(search, text, cut, rest)
     return costs
 
 
-def _expected_cut(
+def _propose(
     search: CutSearch, matrix: Float[Tensor, "units units"], cut: Sequence[int], count: int
 ) -> list[int]:
-    """The next `count` units by expected costs alone."""
+    """SHORTLIST times `count` units with low expected costs, or all that are left."""
     added, both = matrix.diagonal() / 2, list(cut)
-    for _ in range(count):
-        both.append(_cheapest(search, added.tolist(), both))
+    for _ in range(min(SHORTLIST * count, len(search.cuttable) - len(cut))):
+        both.append(_cheapest(search, dict(enumerate(added.tolist())), both))
         added = added + matrix[:, both[-1]]
     return both[len(cut) :]
 
 
-def _believe(expected: float, direct: float | None) -> float:
-    """The expected cost, or the direct one if that is clearly higher.
-
-    A direct measurement on few examples is less exact than an expectation from many, so it only
-    counts where it contradicts the expectation.
-    """
-    return direct if direct is not None and direct > CONTRADICTION * expected else expected
-
-
 def _measure_directly(
-    search: CutSearch, cut: Sequence[int], candidates: Sequence[int]
+    search: CutSearch, text: Sequence[Evaluation], cut: Sequence[int], units: Sequence[int]
 ) -> dict[int, float]:
-    """Loss that cutting each candidate surely adds to the model without the units in `cut`.
+    """What cutting each unit adds to the distance from the uncut model, without those in `cut`.
 
-    That is the mean over registers minus two standard errors. Gradients cannot show everything:
-    where a norm follows attention, a whole layer seems to cost nothing. NaN counts as infinite.
+    The mean over registers. NaN counts as infinite.
     """
-    order = sorted(candidates)
+    order = sorted(units)
     with _silence_units(search, cut):
         by_register = [
             ablate(part, [search.units[index] for index in order], means=search.means)
-            for part in search.samples
+            for part in text
         ]
-    values, errors = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
-    error = errors[0].nan_to_num(0.0, 0.0)  # of one example it is infinite
-    if len(values) > 1:
-        error = values.std(0) / math.sqrt(len(values))
-    costs = values.mean(0) - 2 * error
+    values, _ = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
+    costs = values.mean(0)
     return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
 
 
 def costs_alone(search: CutSearch) -> list[float]:
     """Loss that cutting each head by itself adds, measured directly."""
     heads = replace(search, units=tuple((head,) for head in search.heads))
-    return [*_measure_directly(heads, (), range(len(search.heads))).values()]
+    measured = _measure_directly(heads, _measured_text(heads), (), range(len(search.heads)))
+    return list(measured.values())
 
 
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
@@ -362,7 +353,7 @@ def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
         scores = (membership(search.units, search.heads) @ by_head).tolist()
     cut: list[int] = []
     for _ in range(count):
-        cut.append(_cheapest(search, scores, cut))
+        cut.append(_cheapest(search, dict(enumerate(scores)), cut))
     return cut, [scores[index] if method == "ablation" else math.nan for index in cut]
 
 
@@ -398,12 +389,10 @@ def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContext
     return silence(search.evaluation.model, heads, means=search.means)
 
 
-def _cheapest(
-    search: CutSearch, costs: Sequence[float] | Mapping[int, float], cut: Sequence[int]
-) -> int:
-    """Index of the cheapest unit that may be cut after those in `cut`."""
+def _cheapest(search: CutSearch, costs: Mapping[int, float], cut: Sequence[int]) -> int:
+    """Index of the cheapest unit in `costs` that may be cut after those in `cut`."""
     layers, done = search.layers, set(cut)
-    allowed = [index for index in range(len(layers)) if index not in done]
+    allowed = [index for index in range(len(layers)) if index in costs and index not in done]
     if search.is_nested:
         first = {layers[index]: index for index in reversed(allowed)}
         allowed = sorted(first.values())
