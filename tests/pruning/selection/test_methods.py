@@ -28,6 +28,7 @@ from headwise.pruning.selection.methods import (
     whole_groups,
     with_seed,
 )
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import plan_slices
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.watching.gates import silence
@@ -395,11 +396,12 @@ def test_rounds_report_progress_over_all_rounds() -> None:
     reports: list[tuple[str, int, int]] = []
     problem = problem_of("gpt2", progress=lambda *report: reports.append(report))
     order_units("rounds", problem)
-    batches = len(problem.evaluation.samples)
-    assert reports == [
-        ("backward passes", done, problem.rounds * batches)
-        for done in range(problem.rounds * batches)
-    ]
+    total = problem.rounds * len(problem.evaluation.samples)
+    backward = [report for report in reports if report[0] == PruneStage.GRADIENTS]
+    assert backward == [(PruneStage.GRADIENTS, done, total) for done in range(total)]
+    silenced = [report for report in reports if report[0] == PruneStage.ABLATION]
+    assert {done for _, done, _ in silenced} == set(range(problem.rounds))  # one register
+    assert {*reports} == {*backward, *silenced}
 
 
 def test_random_cuts_and_orders_cut_any_head_of_a_group() -> None:

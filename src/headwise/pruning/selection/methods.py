@@ -251,7 +251,7 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
         with _silence_units(search, cut):
             interaction = _measure_interaction(now)
         matrix = member @ interaction @ member.T
-        costs += _cut_round(search, text, matrix, cut, min(step, count - start))
+        costs += _cut_round(now, text, matrix, cut, min(step, count - start))
     return cut, costs
 
 
@@ -295,12 +295,12 @@ def _measure_directly(
 
     The mean over registers. NaN counts as infinite.
     """
-    order = sorted(units)
+    order, by_register = sorted(units), []
     with _silence_units(search, cut):
-        by_register = [
-            ablate(part, [search.units[index] for index in order], means=search.means)
-            for part in text
-        ]
+        for number, part in enumerate(text):
+            search.progress(PruneStage.ABLATION, number, len(text))
+            silent = [search.units[index] for index in order]
+            by_register.append(ablate(part, silent, means=search.means))
     values, _ = torch.tensor(by_register, dtype=torch.float64).unbind(-1)
     costs = values.mean(0)
     return dict(zip(order, costs.where(~costs.isnan(), torch.inf).tolist(), strict=True))
