@@ -17,7 +17,7 @@ from headwise.objectives.losses import (
     LabelLoss,
     MaskedToken,
     NextToken,
-    Similarity,
+    ComparedEmbedding,
 )
 from headwise.objectives.objective import Sample
 from headwise.reading.batch import NO_LABEL, Inputs
@@ -187,7 +187,7 @@ def test_splitting_a_batch_keeps_mean_and_error() -> None:
 
 def test_heads_of_an_embedding_model_are_chosen_by_its_similarities() -> None:
     chooser = Embedding("cls").when_choosing()
-    assert isinstance(chooser, Similarity) and chooser.pooling == "cls"
+    assert isinstance(chooser, ComparedEmbedding) and chooser.pooling == "cls"
     reference = torch.randn(5, 7, generator=seeded(), dtype=torch.float64)
     sample = Sample({}, reference=reference)
     output = reference.clone().requires_grad_()
@@ -210,7 +210,7 @@ def test_heads_of_an_embedding_model_are_chosen_by_its_similarities() -> None:
 def test_one_embedding_alone_is_projected_at_random() -> None:
     reference = torch.randn(1, 7, generator=seeded())
     sample = Sample({}, reference=reference)
-    drawn = Similarity().draw(reference, sample, seeded())
+    drawn = ComparedEmbedding().draw(reference, sample, seeded())
     assert torch.equal(drawn, Embedding().draw(reference, sample, seeded()))
 
 

@@ -190,8 +190,8 @@ class Embedding(Objective):
         return f"{self.name}, {self.pooling} pooling"
 
     def when_choosing(self) -> Objective:
-        """`Similarity`, because embeddings are made to be compared with each other."""
-        return Similarity(self.pooling)
+        """`ComparedEmbedding`, because embeddings are made to be compared with each other."""
+        return ComparedEmbedding(self.pooling)
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, scaled to length 1."""
@@ -228,7 +228,7 @@ class Embedding(Objective):
         return f"{max_loss:g} of cosine"
 
 
-class Similarity(Embedding):
+class ComparedEmbedding(Embedding):
     """The loss of `Embedding` with another curvature: that of similarities to other embeddings.
 
     An error counts as far as it lies in directions in which embeddings differ from each other.
@@ -237,7 +237,7 @@ class Similarity(Embedding):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """Similarity to another example of the batch, as large as a random projection."""
+        """ComparedEmbedding to another example of the batch, as large as a random projection."""
         others = sample.reference
         if others is None or len(others) == 1:
             return super().draw(output, sample, random)

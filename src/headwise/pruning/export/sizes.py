@@ -20,7 +20,7 @@ from headwise.watching.sites import find_sites, output_weight
 
 POSITIONS = 512
 """Sequence length for multiply-adds and speed, unless the model's limit is lower."""
-BATCHES = (1, 8)
+BATCHES = (1, 4)
 """Batch sizes to time, reduced if their outputs would not fit in memory."""
 CACHED_STACKS = ("", "decoder", "text")
 """Stacks whose keys and values are cached for every generated token."""

@@ -291,9 +291,9 @@ def _propose(
 def _measure_directly(
     search: CutSearch, text: Sequence[Evaluation], cut: Sequence[int], units: Sequence[int]
 ) -> dict[int, float]:
-    """What cutting each unit adds to the distance from the uncut model, without those in `cut`.
+    """Distance from the uncut model that cutting each unit adds, without the units in `cut`.
 
-    The mean over registers. NaN counts as infinite.
+    A mean over registers; NaN counts as infinite.
     """
     order, by_register = sorted(units), []
     with _silence_units(search, cut):
@@ -367,7 +367,7 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 
 
 ADVICE = "prune by ablation, greedy or random"
-"""What to do if the objective has no gradients."""
+"""Advice for objectives without gradients."""
 
 
 def _measure_interaction(search: CutSearch) -> Float[Tensor, "heads heads"]:
