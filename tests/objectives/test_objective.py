@@ -11,13 +11,13 @@ from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import (
     MASKED_SHARE,
+    ComparedEmbedding,
     CustomLoss,
     Divergence,
     Embedding,
     LabelLoss,
     MaskedToken,
     NextToken,
-    ComparedEmbedding,
 )
 from headwise.objectives.objective import Sample
 from headwise.reading.batch import NO_LABEL, Inputs

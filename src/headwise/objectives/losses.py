@@ -237,7 +237,7 @@ class ComparedEmbedding(Embedding):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """ComparedEmbedding to another example of the batch, as large as a random projection."""
+        """Similarity to another example of the batch, as large as a random projection."""
         others = sample.reference
         if others is None or len(others) == 1:
             return super().draw(output, sample, random)
