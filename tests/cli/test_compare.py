@@ -52,7 +52,7 @@ def test_compare_prints_sizes_speed_texts_and_a_last_line(
     ]
     lines = [line.strip() for line in ran.out.splitlines()]
     assert lines[0] == f"{smaller} compared with {llama}"
-    for start in ("heads ", "1 x 61 tokens", "8 x 61", "your text ", "captions ", "all registers"):
+    for start in ("heads ", "1 x 61 tokens", "4 x 61", "your text ", "captions ", "all registers"):
         assert any(line.startswith(start) for line in lines), start
     assert "heads 18 15 16.7%" in " ".join(ran.out.split())
     assert lines[-1].startswith("worst register: ") and lines[-1].endswith(")")

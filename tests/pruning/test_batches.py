@@ -136,7 +136,7 @@ def test_labels_reach_a_custom_loss_but_not_the_model(name: str, tmp_path: Path)
         settings=replace(QUICK, times_speed=True),
         progress=lambda stage, done, total: stages.append(stage),
     )
-    assert [speed.batch for speed in found.record.speed] == [1, 8]
+    assert [speed.batch for speed in found.record.speed] == [1, 4]
     assert not any("labels" in stage for stage in stages)
 
 

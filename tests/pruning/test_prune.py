@@ -117,7 +117,7 @@ def test_record_has_the_sizes_of_both_models(
     assert record.before.cache_bytes_per_token == 3 * 2 * 2 * 8 * 8
     assert record.after.cache_bytes_per_token == 3 * 2 * 1 * 8 * 8
     assert record.after.positions == 61
-    assert [speed.batch for speed in record.speed] == [1, 8]
+    assert [speed.batch for speed in record.speed] == [1, 4]
     assert record.heads_cut == found.plan.heads and record.method == "quadratic"
     assert record.text.is_given
     assert record.quality.floor is not None and record.quality.floor.loss > 0
