@@ -37,7 +37,13 @@ from headwise.pruning.setup import (
     with_own_text,
 )
 from headwise.pruning.text_sets import FOLDS
-from headwise.reading.corpus import MANUAL, ROUGH, calibration_texts, corpus
+from headwise.reading.corpus import (
+    MANUAL,
+    ROUGH_KINDS,
+    calibration_texts,
+    corpus,
+    rough_texts,
+)
 from headwise.watching.gates import silence
 from headwise.watching.running import in_evaluation
 
@@ -72,7 +78,7 @@ class CutFigures:
         return CutFigures(1.0, random, *rest)
 
 
-KINDS = ("news", "fiction", "science", "dialogue", ROUGH, MANUAL)
+KINDS = ("news", "fiction", "science", "dialogue", *ROUGH_KINDS, MANUAL)
 """Registers to choose heads on, one at a time."""
 ALL = "all text"
 COLUMNS = ("uncut", "random, median and range", "cut", "cut + mean", "cut + refit")
@@ -176,7 +182,7 @@ def kinds_table(scored: ScoredModel, settings: PruneSettings, share: float) -> T
     Heads are chosen on some documents of a kind and measured on others; cut heads output their
     means. Text that the model writes itself is one kind of its own.
     """
-    texts = calibration_texts()
+    texts = calibration_texts() | rough_texts()
     halves = []
     for half in (0, 1):
         part = {name: texts[name][half::2] for name in KINDS}

@@ -264,6 +264,10 @@ class Divergence(LogitLoss):
     unit = name
     needs_reference = True
 
+    def distance(self) -> Objective:
+        """The divergence itself."""
+        return self
+
     def on_labels(self) -> Objective:
         """`LabelLoss`, which needs no comparison with the uncut model."""
         return LabelLoss()

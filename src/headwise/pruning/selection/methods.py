@@ -146,7 +146,7 @@ def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
     few = limit_tokens(part, tokens, fewest=1)
     chosen = few if any(sample.has_targets for sample in few.samples) else part
     objective = part.objective.distance()
-    if not objective.needs_reference or part.objective.needs_reference:
+    if objective is part.objective:
         return chosen
     samples = (
         replace(sample, reference=objective.output(part.model, sample.inputs))
@@ -307,7 +307,7 @@ def _measure_directly(
 
 
 def costs_alone(search: CutSearch) -> list[float]:
-    """Loss that cutting each head by itself adds, measured directly."""
+    """Distance from the uncut model that cutting each head by itself adds, measured directly."""
     heads = replace(search, units=tuple((head,) for head in search.heads))
     measured = _measure_directly(heads, _measured_text(heads), (), range(len(search.heads)))
     return list(measured.values())
@@ -351,9 +351,9 @@ def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
         if method == "michel":
             by_head = divide_by_layer_norm(measured.michel, search.heads)
         scores = (membership(search.units, search.heads) @ by_head).tolist()
-    cut: list[int] = []
+    cut, by_unit = list[int](), dict(enumerate(scores))
     for _ in range(count):
-        cut.append(_cheapest(search, dict(enumerate(scores)), cut))
+        cut.append(_cheapest(search, by_unit, cut))
     return cut, [scores[index] if method == "ablation" else math.nan for index in cut]
 
 
