@@ -150,6 +150,21 @@ def test_divergence_equals_torch_kl_divergence() -> None:
     assert objective_of("vit").unit == "divergence of logits"
 
 
+def test_rows_of_logits_in_parts_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    output, reference = torch.randn(2, 3, 11, 7, dtype=torch.float64, generator=seeded())
+    targets = torch.zeros(3, 11, dtype=torch.long)
+    sample = Sample({"pixel_values": output}, targets, reference)
+
+    def measure() -> tuple[Tensor, Tensor]:
+        drawn = NextToken().draw(output, sample, seeded())
+        return Divergence().losses(output, sample).sums, drawn
+
+    whole = measure()
+    monkeypatch.setattr("headwise.objectives.losses.CACHED_VALUES", 5 * 7)  # 33 rows: 5 at a time
+    for actual, expected in zip(measure(), whole, strict=True):
+        assert_close(actual, expected, torch.float64)
+
+
 def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(2)
 

