@@ -36,7 +36,7 @@ from headwise.pruning.setup import (
     prepare_setup,
     with_own_text,
 )
-from headwise.pruning.text_sets import FOLDS
+from headwise.pruning.text_sets import FOLDS, SAMPLES
 from headwise.reading.corpus import (
     MANUAL,
     ROUGH_KINDS,
@@ -80,6 +80,9 @@ class CutFigures:
 
 KINDS = ("news", "fiction", "science", "dialogue", *ROUGH_KINDS, MANUAL)
 """Registers to choose heads on, one at a time."""
+ALONE = 3
+"""How much more text of a kind is read if heads are chosen on it alone."""
+TOGETHER = "all together"
 ALL = "all text"
 COLUMNS = ("uncut", "random, median and range", "cut", "cut + mean", "cut + refit")
 
@@ -177,30 +180,40 @@ def fold_tables(
 
 
 def kinds_table(scored: ScoredModel, settings: PruneSettings, share: float) -> Table:
-    """The loss that a cut adds on each kind of text, if heads are chosen on each kind alone.
+    """What a cut costs on each kind of text, if heads are chosen on each kind alone and on all.
 
     Heads are chosen on some documents of a kind and measured on others; cut heads output their
-    means. Text that the model writes itself is one kind of its own.
+    means. Text that the model writes itself is one kind of its own. A single kind is read as far as
+    ALONE times its share of the text for all kinds together. The last row compares the choice on
+    all kinds with the best of all rows.
     """
     texts = calibration_texts() | rough_texts()
-    halves = []
-    for half in (0, 1):
+    kinds = KINDS if why_not_sampled(scored) else (*KINDS, SAMPLES)
+
+    def read(half: int, tokens: int) -> RegisterEvaluation:
         part = {name: texts[name][half::2] for name in KINDS}
-        text = evaluate_texts(scored, part, settings.choose_tokens, half)
-        if not why_not_sampled(scored):
-            text = with_own_text(scored, text, replace(settings, seed=half))
-        halves.append(text)
-    chosen, tested = halves
-    base, rows = tested.losses(), []
-    for name in (*chosen.parts, "all together"):
-        parts = chosen.parts if name == "all together" else {name: chosen.parts[name]}
-        search = cut_search(RegisterEvaluation(parts), settings)
+        text = evaluate_texts(scored, part, tokens * len(KINDS) // len(kinds), half)
+        own = replace(settings, seed=half, choose_tokens=tokens)
+        return with_own_text(scored, text, own) if SAMPLES in kinds else text
+
+    together = read(0, settings.choose_tokens)
+    alone = read(0, settings.choose_tokens * ALONE)
+    tested = read(1, settings.held_tokens * ALONE)
+    choices = {name: RegisterEvaluation({name: part}) for name, part in alone.parts.items()}
+    base, costs = tested.losses(), dict[str, list[float]]()
+    for name, registers in {**choices, TOGETHER: together}.items():
+        search = cut_search(registers, settings)
         count = count_units(search, share)
         heads = order_units(BEST, search, count=count).first(count)
-        losses = tested.losses(heads, means=search.means)
-        rows.append((name, *(f"{value:.3f}" for value in losses.increases(base).values())))
+        added = tested.losses(heads, means=search.means).increases(base)
+        costs[name] = [math.exp(value) for value in added.values()]
+    best = [min(column) for column in zip(*costs.values(), strict=True)]
+    costs[f"{TOGETHER} / best"] = [
+        each / least for each, least in zip(costs[TOGETHER], best, strict=True)
+    ]
+    rows = [(name, *(f"{cost:.3f}" for cost in row)) for name, row in costs.items()]
     columns = ("chosen on", *tested.parts)
-    title = f"{scored.objective.name} added by cutting {share:.0%} of heads"
+    title = f"exp({scored.objective.name}) with {share:.0%} of heads cut, as a multiple of uncut"
     return Table(title, columns, rows, columns[1:])
 
 
@@ -224,7 +237,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4096, help="held-out tokens")
     parser.add_argument("--kinds", action="store_true", help="choose on each kind alone instead")
     given = parser.parse_args()
-    console = Console(highlight=False, width=120)
+    console = Console(highlight=False, width=160 if given.kinds else 120)
     try:
         settings, scored = PruneSettings(held_tokens=given.tokens), open_scored_model(given.model)
         with in_evaluation(scored.model):

@@ -140,5 +140,9 @@ def test_the_square_table_has_a_row_and_a_column_per_kind(transfer: Any) -> None
     table = transfer.kinds_table(scored_model("llama"), SMALL, 0.5)
     kinds = [*transfer.KINDS, "samples"]
     assert list(table.columns) == ["chosen on", *kinds]
-    assert [row[0] for row in table.rows] == [*kinds, "all together"]
-    assert table.title == "next-token loss added by cutting 50% of heads"
+    assert [row[0] for row in table.rows] == [*kinds, "all together", "all together / best"]
+    *costs, together, ratios = [list(map(float, row[1:])) for row in table.rows]
+    best = [min(column) for column in zip(*costs, together, strict=True)]
+    for ratio, cost, least in zip(ratios, together, best, strict=True):
+        assert ratio == pytest.approx(cost / least, abs=2e-3)
+    assert table.title == "exp(next-token loss) with 50% of heads cut, as a multiple of uncut"
