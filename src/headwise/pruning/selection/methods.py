@@ -32,7 +32,8 @@ BEST = "rounds"
 SHORTLIST = 3
 """Number of units to measure for each one to cut."""
 CHECKED_TOKENS = 1536
-"""Number of tokens that costs are measured directly on, equally many of each register."""
+"""Number of tokens that costs are measured directly on, equally many of each register. Registers
+that are read in long windows have more, because each has at least one window."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
 
