@@ -1,6 +1,6 @@
 """The server: the page at / and JSON under /api/, for this machine only.
 
-In: a Session. Out: a Starlette application. api_types.py reads requests; answers that need the
+In: a Session. Out: a Starlette application. api_requests.py reads requests; answers that need the
 model are computed in the ModelQueue. Every error is one sentence.
 """
 
@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.errors import HeadwiseError, OptionError
-from headwise.explorer import api_types as api, maps
+from headwise.explorer import api_requests as api, api_types, maps
 from headwise.explorer.guard import Guard, TooLarge, error_response
 from headwise.explorer.head_panel import MAX_IMAGE, head_answer
 from headwise.explorer.jobs import Busy, ModelQueue
@@ -249,17 +249,17 @@ class Explorer:
             num_layers=query.layers,
         )
         costs = plan(shape=shape, length=query.length, batch=query.batch, dtype=query.dtype[:20])
-        return _json(msgspec.convert(costs.to_row(), api.PlanAnswer))
+        return _json(msgspec.convert(costs.to_row(), api_types.PlanAnswer))
 
     async def plan_known_models(self, request: Request) -> Response:
         """The known models and their attention costs."""
-        return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api.PlanAnswer]))
+        return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api_types.PlanAnswer]))
 
     async def head_counts(self, request: Request) -> Response:
         """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
         query = api.read_values(api.PlanQuery, request.query_params)
         choices = [
-            api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
+            api_types.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
             for choice in head_choices(query.d_model, length=query.length)
         ]
         return _json(choices)
