@@ -20,11 +20,14 @@ from starlette.routing import Route
 from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_requests as api, api_types, maps
+from headwise.explorer.find_heads import find_heads
+from headwise.explorer.generate import generate
 from headwise.explorer.guard import Guard, TooLarge, error_response
 from headwise.explorer.head_panel import MAX_IMAGE, head_answer
 from headwise.explorer.jobs import Busy, ModelQueue
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
+from headwise.explorer.random_heads import compare_random
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.explorer.what_if import compare_gated
@@ -69,6 +72,9 @@ class Explorer:
             Route(f"{head}/links", self.links),
             Route(f"{head}/image.svg", self.image),
             Route("/api/whatif", self.whatif, methods=["POST"]),
+            Route("/api/whatif/random", self.random, methods=["POST"]),
+            Route("/api/whatif/search", self.search, methods=["POST"]),
+            Route("/api/generate", self.generate, methods=["POST"]),
             Route("/api/cutplan", self.cutplan, methods=["POST"]),
             Route("/api/jobs/{job}", self.job, methods=["GET", "POST", "DELETE"]),
             Route("/api/lesson", self.lesson, methods=["POST"]),
@@ -192,6 +198,49 @@ class Explorer:
             ),
         )
 
+    async def random(self, request: Request) -> Response:
+        """The model's outputs on {texts} with {gates} on as many random heads, {draws} times."""
+        body = api.read_body(api.RandomRequest, await request.body())
+        factors, session = body.factors(), self.session
+        return await self._compute(
+            request,
+            lambda progress: compare_random(
+                session.scored,
+                body.texts,
+                factors,
+                session.num_heads,
+                draws=body.draws,
+                baselines=session.baselines,
+                progress=progress,
+            ),
+        )
+
+    async def search(self, request: Request) -> Response:
+        """A few heads that change the prediction on {text} most, found by a greedy search."""
+        body, session = api.read_body(api.TextRequest, await request.body()), self.session
+        return await self._compute(
+            request,
+            lambda progress: find_heads(
+                session.scored, body.text, session.num_heads, session.baselines, progress
+            ),
+        )
+
+    async def generate(self, request: Request) -> Response:
+        """Continue {text} by up to {tokens} tokens, with all heads on and with {gates}."""
+        body = api.read_body(api.GenerateRequest, await request.body())
+        factors, session = body.factors(), self.session
+        return await self._compute(
+            request,
+            lambda progress: generate(
+                session.scored,
+                body.text,
+                factors,
+                session.num_heads,
+                max_tokens=body.tokens,
+                progress=progress,
+            ),
+        )
+
     async def cutplan(self, request: Request) -> Response:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
         body, session = api.read_body(api.CutPlanRequest, await request.body()), self.session
@@ -253,7 +302,9 @@ class Explorer:
 
     async def plan_known_models(self, request: Request) -> Response:
         """The known models and their attention costs."""
-        return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api_types.PlanAnswer]))
+        return _json(
+            msgspec.convert([plan(name).to_row() for name in KNOWN], list[api_types.PlanAnswer])
+        )
 
     async def head_counts(self, request: Request) -> Response:
         """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
