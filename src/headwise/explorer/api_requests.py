@@ -152,12 +152,8 @@ class WhatIfRequest(GateRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomRequest(WhatIfRequest):
-    """Texts to run `draws` times with `heads` random heads silenced.
+    """Texts to run `draws` times with the factors of `gates` on random heads."""
 
-    The answer has the probabilities of the tokens that the answer to `gates` shows.
-    """
-
-    heads: int
     draws: int = 10
 
 
@@ -166,7 +162,7 @@ class GenerateRequest(GateRequest):
     """A text to continue by `tokens` tokens, with and without `gates` on the heads."""
 
     text: str
-    tokens: int = 24
+    tokens: int = 32
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _check_text(self.text))

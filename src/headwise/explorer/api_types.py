@@ -337,41 +337,48 @@ class WhatIfAnswer:
 
 
 @dataclass(frozen=True)
-class RandomDraw:
-    """Outputs with one random choice of heads silenced: `probabilities` or `cosines`."""
-
-    heads: list[str]
-    probabilities: list[float] | None
-    """Probability of each of the answer's `names`."""
-    cosines: list[list[float]] | None
-    """Cosines between sentence embeddings."""
-
-
-@dataclass(frozen=True)
 class RandomAnswer:
-    """Outputs with the same number of heads silenced at random, to compare a cut with."""
+    """Outputs with as many heads changed, drawn at random; one value per draw."""
 
+    heads: list[list[str]]
+    """The heads of each draw."""
     names: list[str]
-    """Tokens or classes of interest; empty for cosines."""
-    draws: list[RandomDraw]
+    """The likeliest prediction before the chosen change and, if it is another, after it."""
+    pairs: list[list[int]]
+    """For an embedding model, the numbers of every two texts."""
+    values: list[list[float]]
+    """Probabilities of each name, or cosines of each pair, by draw."""
+    likeliest: list[str]
+    """The likeliest prediction in each draw."""
 
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A text with its continuation."""
+    """A text and its continuation."""
 
     text: str
-    words: list[StageWord]
-    start: int
-    """Index of the first generated word."""
+    added: str
+    """The continuation; `text` ends with it."""
+    tokens: int
+    end: Literal["sentence", "text", "limit"]
+    """What ended it: a sentence or line, the model's own end of text, or the number of tokens."""
 
 
 @dataclass(frozen=True)
 class GenerateAnswer:
-    """Continuations of a text by the unchanged model and with gates on heads."""
+    """A text continued with all heads on and with the gates."""
 
+    remarks: list[str]
     before: GeneratedText
     after: GeneratedText
+
+
+@dataclass(frozen=True)
+class FoundHeadsAnswer:
+    """Heads that a search on one text found, and the number of cuts that it tried."""
+
+    heads: list[str]
+    tried: int
 
 
 @dataclass(frozen=True)
@@ -402,6 +409,14 @@ class HeadChoiceAnswer:
 
 ANSWERS = (
     *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, MapCells, RowAnswer, HeadAnswer),
-    *(WhatIfAnswer, RandomAnswer, GenerateAnswer, JobAnswer, PlanAnswer, HeadChoiceAnswer),
+    *(
+        WhatIfAnswer,
+        RandomAnswer,
+        GenerateAnswer,
+        FoundHeadsAnswer,
+        JobAnswer,
+        PlanAnswer,
+        HeadChoiceAnswer,
+    ),
 )
 """Answers that the page reads; the lesson's are in lesson/figures.py."""
