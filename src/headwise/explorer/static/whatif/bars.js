@@ -1,0 +1,90 @@
+// @ts-check
+/** Bars before and after: grey with all heads on, ink with the change. */
+
+/** @import {Prediction, Similarity} from "../types.js" */
+
+import { make } from "../stage/dom.js";
+import { percent } from "../stage/numbers.js";
+import { cosine, sentencePairs } from "./whatif_sentences.js";
+
+/** Most rows of bars. */
+const ROWS = 6;
+
+/**
+ * @typedef {object} Row
+ * @property {string} label @property {boolean} isWord  set in the type of the text
+ * @property {number} before @property {number} after
+ */
+
+/** The likeliest words before or after, the longest bar first. @param {Prediction} prediction */
+export function predictionRows({ names, before, after }) {
+  /** @type {Row[]} */
+  const rows = names.map((label, at) => ({
+    label,
+    isWord: true,
+    before: before[at],
+    after: after[at],
+  }));
+  const length = (/** @type {Row} */ row) => Math.max(row.before, row.after);
+  return rows.sort((one, other) => length(other) - length(one)).slice(0, ROWS);
+}
+
+/** The most alike pairs of sentences. @param {Similarity} similarity @returns {Row[]} */
+export const similarityRows = (similarity) =>
+  sentencePairs(similarity)
+    .slice(0, ROWS)
+    .map(({ one, other, before, after }) => ({
+      label: `${one + 1} and ${other + 1}`,
+      isWord: false,
+      before,
+      after,
+    }));
+
+export class Bars {
+  /** @param {HTMLElement} el */
+  constructor(el) {
+    this.title = make("h3", { class: "wi-title" });
+    this.list = make("ol", { class: "wi-bars" });
+    this.remarks = make("div", { class: "wi-remarks" });
+    el.append(this.title, this.list, this.remarks);
+  }
+
+  /**
+   * @param {string} title @param {string} changed  "3 off", or "" if no head is changed
+   * @param {Row[]} rows @param {string[]} remarks
+   */
+  show(title, changed, rows, remarks) {
+    const key = (/** @type {string} */ kind, /** @type {string} */ text) =>
+      make("span", { class: "wi-key" }, make("span", { class: `wi-swatch wi-${kind}` }), text);
+    this.title.replaceChildren(
+      `${title} `,
+      key("before", "all heads on"),
+      ...(changed ? [" ", key("after", changed)] : []),
+    );
+    const most = Math.max(1e-9, ...rows.map((row) => Math.max(row.before, row.after)));
+    const print = rows[0]?.isWord ? percent : cosine;
+    const bar = (/** @type {string} */ kind, /** @type {number} */ value) => {
+      const line = make("span", { class: `wi-bar wi-${kind}` });
+      line.style.setProperty("--share", String(Math.max(0, value) / most));
+      const number = make("span", { class: "wi-number" }, print(value));
+      return make("span", { class: "wi-line" }, line, number);
+    };
+    this.list.classList.toggle("wi-single", !changed);
+    this.list.replaceChildren(
+      ...rows.map(({ label, isWord, before, after }) =>
+        make(
+          "li",
+          {},
+          make("span", { class: isWord ? "wi-name hw-word" : "wi-name", dir: "auto" }, label),
+          make(
+            "span",
+            { class: "wi-lines" },
+            bar("before", before),
+            ...(changed ? [bar("after", after)] : []),
+          ),
+        ),
+      ),
+    );
+    this.remarks.replaceChildren(...remarks.map((remark) => make("p", {}, remark)));
+  }
+}

@@ -1,0 +1,438 @@
+// @ts-check
+/** The What if panel: heads switched off or scaled, and the model's answer before and after. */
+
+/** @import {ModelAnswer, TextAnswer} from "../types.js" */
+/** @import {Page} from "../page.js" */
+/** @import {Side} from "./generated.js" */
+
+import * as api from "../api.js";
+import { TextData } from "../stage/data.js";
+import { allHeads, chosenHeads, hasHead, restColour, roleColour, rolesOf } from "../stage/frame.js";
+import { Grid } from "../stage/grid.js";
+import { Legend } from "../stage/legend.js";
+import { fill, listed, NO_ROLE, NOT_MEASURED, plain } from "../stage/sentences.js";
+import { shades } from "../stage/shades.js";
+import { Stage } from "../stage/stage.js";
+import { Answers } from "./answers.js";
+import { Bars, predictionRows, similarityRows } from "./bars.js";
+import * as gates from "./gates.js";
+import { firstGenerated, Generated } from "./generated.js";
+import { HeadFactor } from "./head_factor.js";
+import { describeCut, keptSentence } from "./keeping.js";
+import { SentenceList } from "./sentence_list.js";
+import { build } from "./whatif_dom.js";
+import { chosenWord, hidden, notes, stagePicture, switches } from "./whatif_picture.js";
+import { predictionHead, similarityHead } from "./whatif_sentences.js";
+
+const TITLES = {
+  next: "Next word",
+  masked: "Masked word",
+  end: "Last word",
+  class: "Class",
+};
+/** Milliseconds before a screen reader hears a new headline. */
+const SPOKEN = 400;
+
+export class WhatIfPanel {
+  /** @param {ModelAnswer} about @param {Page} page */
+  constructor(about, page) {
+    this.about = about;
+    this.page = page;
+    this.host = page.host;
+    this.all = allHeads(about).length;
+    const el = /** @type {HTMLElement} */ (document.getElementById("whatif"));
+    this.parts = build(el);
+    this.el = el;
+    this.answers = new Answers(
+      () => this.draw(),
+      (error) => page.fail(error),
+    );
+    /** Weights of the text, and of a generated line. @type {TextData | null} */
+    this.data = null;
+    /** @type {TextData | null} */
+    this.lineData = null;
+    this.lineKey = "";
+    this.textName = "";
+    /** What the pointer is on. @type {{word: number | null, head: string | null}} */
+    this.hovered = { word: null, head: null };
+    /** @type {string | null} */
+    this.only = null;
+    /** A sentence on saved cuts, until something changes. */
+    this.kept = "";
+    this.connect();
+  }
+
+  connect() {
+    const { parts, about, host } = this;
+    this.stage = new Stage(parts.stage, {
+      hover: (word) => this.point({ word: word === null ? null : word + this.start() }),
+      lock: (word) => {
+        const at = word === null ? "" : String(word + this.start());
+        host.set({ word: at === host.get("word") ? "" : at }, "push");
+      },
+      go: (word) => host.set({ word: String(word + this.start()) }, "replace"),
+    });
+    this.grid = new Grid(
+      parts.grid,
+      about.layers,
+      {
+        choose: (name) => host.set({ head: name }, "push"),
+        hover: (name) => this.point({ head: name }),
+        toggle: (names, isOff) => this.toggle(names, isOff),
+      },
+      "Heads to switch off",
+    );
+    this.legend = new Legend(parts.legend, (role) => {
+      this.only = role;
+      this.draw();
+    });
+    this.bars = new Bars(parts.bars);
+    this.generated = new Generated(parts.generated, (side) =>
+      host.set({ line: side, word: "" }, "push"),
+    );
+    this.factor = new HeadFactor(parts.factor, {
+      scale: (factor, isDone) => this.scale(factor, isDone),
+    });
+    this.sentences = new SentenceList(parts.sentences, about.max_texts, {
+      first: (text) => page.read(text),
+      others: (texts) => host.set({ others: texts.join("\n") || "-" }, "push"),
+    });
+    const page = this.page;
+    parts.sentences.hidden = about.kind !== "similarity";
+    parts.change.hidden = about.kind === "similarity"; // the list of sentences changes it
+    parts.search.hidden = about.kind === "similarity";
+    parts.change.addEventListener("click", () => this.edit(true));
+    parts.cancel.addEventListener("click", () => this.edit(false));
+    parts.editor.addEventListener("submit", (event) => this.readField(event));
+    parts.field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.edit(false);
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      parts.editor.requestSubmit();
+    });
+    parts.search.addEventListener("click", () => this.search());
+    parts.reset.addEventListener("click", () =>
+      host.set({ off: "", found: "", line: "" }, "push"),
+    );
+    parts.generate.addEventListener("click", () => this.generate());
+    parts.keep.addEventListener("click", () => this.keep());
+  }
+
+  /** A new text was read. @param {TextAnswer} answer @param {string} text */
+  read(answer, text) {
+    if (answer.name !== this.textName && this.textName) {
+      this.host.set({ found: "", line: "" }, "replace"); // the search was on another sentence
+      this.answers.forget();
+    }
+    this.textName = answer.name;
+    this.hovered = { word: null, head: null };
+    this.edit(false);
+    this.data = this.dataFor(this.data, answer);
+  }
+
+  light() {
+    this.draw();
+  }
+
+  /** @param {Set<string>} [changed] */
+  show(changed) {
+    const text = this.host.text();
+    if (changed?.has("off")) this.kept = "";
+    if (!text) return;
+    this.data = this.dataFor(this.data, text);
+    this.data.load([this.head()]);
+    this.answers.ask(this.texts(text.text), Object.fromEntries(this.factors()));
+    this.loadLine();
+    this.draw();
+  }
+
+  /** Weights of a text with the address's switches. @param {TextData | null} old @param {TextAnswer} text */
+  dataFor(old, text) {
+    const chosen = switches(this.host);
+    if (old?.text === text && JSON.stringify(old.switches) === JSON.stringify(chosen)) return old;
+    old?.end();
+    return new TextData(
+      this.host,
+      text,
+      chosen,
+      () => this.draw(),
+      (error) => this.page.fail(error),
+    );
+  }
+
+  factors() {
+    return gates.readFactors(this.host.get("off"), (name) => hasHead(this.about, name));
+  }
+
+  /** Texts that the model is asked about. @param {string} text */
+  texts(text) {
+    return this.about.kind === "similarity" ? [text, ...this.others()] : [text];
+  }
+
+  /** Sentences to compare with. */
+  others() {
+    const asked = this.host.get("others");
+    const others = asked ? asked.split("\n") : this.about.other_texts;
+    return others.filter((text) => text.trim() && text !== "-").slice(0, this.about.max_texts - 1);
+  }
+
+  /** The head on the stage: on loan, chosen, or changed last. */
+  head() {
+    if (this.hovered.head) return this.hovered.head;
+    const changed = [...this.factors().keys()].at(-1);
+    if (!this.host.get("head") && changed) return changed;
+    return chosenHeads(this.host).at(-1) ?? "";
+  }
+
+  /** The data on the stage: that of the chosen generated line, or of the text. */
+  shownData() {
+    const isLine = this.host.get("line") && this.answers.generated;
+    return isLine && this.lineData ? this.lineData : this.data;
+  }
+
+  /** Number of words of a long text that are not on the stage. */
+  start() {
+    const data = this.shownData();
+    return data ? hidden(data.rows(this.head()).length) : 0;
+  }
+
+  /** @param {Partial<{word: number | null, head: string | null}>} what */
+  point(what) {
+    this.hovered = { ...this.hovered, ...what };
+    if (what.head) this.shownData()?.load([what.head]);
+    this.drawStage();
+  }
+
+  /** @param {string[]} names @param {boolean} isOff */
+  toggle(names, isOff) {
+    const factors = gates.switched(this.factors(), names, isOff);
+    const head = names.at(-1) ?? "";
+    this.host.set({ off: gates.writeFactors(factors), head, found: "", line: "" }, "push");
+  }
+
+  /** @param {number} factor @param {boolean} isDone whether the slider was let go */
+  scale(factor, isDone) {
+    const head = this.head();
+    const factors = new Map(this.factors()).set(head, factor);
+    const values = { off: gates.writeFactors(factors), head, found: "", line: "" };
+    this.host.set(values, isDone ? "push" : "replace");
+  }
+
+  /** @param {boolean} isOpen */
+  edit(isOpen) {
+    const { editor, field, stage, change } = this.parts;
+    const had = editor.contains(document.activeElement);
+    editor.hidden = !isOpen;
+    stage.hidden = isOpen;
+    change.setAttribute("aria-expanded", String(isOpen));
+    if (isOpen) {
+      field.value = this.host.text()?.text ?? "";
+      field.focus();
+    } else if (had) change.focus();
+  }
+
+  /** @param {SubmitEvent} event */
+  readField(event) {
+    event.preventDefault();
+    const text = this.parts.field.value.trim();
+    if (!text) return this.page.say("Write a few words.", true);
+    if (text === this.host.text()?.text) return this.edit(false);
+    this.page.read(text);
+  }
+
+  async search() {
+    const { answers, host } = this;
+    if (answers.work === "search") return answers.stop();
+    const text = host.text();
+    const heads = text && (await answers.search(text.text));
+    if (!heads?.length || host.text() !== text) return;
+    host.set({ off: heads.join(","), found: "1", head: heads.at(-1) ?? "", line: "" }, "push");
+  }
+
+  async generate() {
+    const { answers, host } = this;
+    if (answers.work === "generate") return answers.stop();
+    const text = host.text();
+    if (text) await answers.generate(text.text, Object.fromEntries(this.factors()));
+  }
+
+  /** Read the generated line that the address asks for. */
+  async loadLine() {
+    const side = /** @type {Side | ""} */ (this.host.get("line"));
+    const { generated, isCurrent, work } = this.answers;
+    if (!side) return;
+    if (!generated) {
+      if (isCurrent && !work) await this.generate();
+      return;
+    }
+    const { text } = generated[side === "after" ? "after" : "before"];
+    if (this.lineKey === text) return;
+    this.lineKey = text;
+    try {
+      const answer = /** @type {TextAnswer} */ (await api.post("/api/readings", { text }));
+      if (this.lineKey !== text) return;
+      this.lineData = this.dataFor(this.lineData, answer);
+      this.lineData.load([this.head()]);
+      this.draw();
+    } catch (error) {
+      this.lineKey = "";
+      this.page.fail(error);
+    }
+  }
+
+  async keep() {
+    const off = gates.offHeads(this.factors());
+    try {
+      const answer = await api.posted("/api/cutplan", { heads: off });
+      api.save(await answer.blob(), "plan.json");
+      this.kept = keptSentence(this.about, off.length, gates.scaledHeads(this.factors()).length);
+      this.draw();
+    } catch (error) {
+      this.page.fail(error);
+    }
+  }
+
+  draw() {
+    const text = this.host.text();
+    if (this.el.hidden || !text || !this.data) return;
+    if (this.host.get("line")) this.loadLine();
+    const factors = this.factors();
+    const { answers, parts } = this;
+    this.drawHead(factors);
+    this.drawStage();
+    this.drawGrid(factors);
+    this.generated.show(answers.generated, changedName(factors), this.host.get("line"));
+    if (this.about.kind === "similarity") this.sentences.show(this.texts(text.text));
+    const head = this.head();
+    const roles = rolesOf(this.about);
+    const role = roles ? plain(listed(roles[head] ?? [])) || NO_ROLE : NOT_MEASURED;
+    this.factor.show(head, role, factors.get(head) ?? 1);
+    const off = gates.offHeads(factors).length;
+    const { cannotCut, sentence } = describeCut(answers.answer, off, factors.size - off);
+    parts.keep.disabled = !off || cannotCut || !answers.isCurrent;
+    parts.saved.textContent = this.kept || sentence;
+  }
+
+  /** @param {gates.Factors} factors */
+  drawHead(factors) {
+    const { parts, answers, all } = this;
+    const { answer, random, work, stage } = answers;
+    parts.count.textContent = gates.countChanged(factors, all);
+    const how = this.host.get("found") ? "found by a search on this sentence" : "chosen by hand";
+    parts.names.textContent = factors.size ? `${gates.nameChanged(factors)} \u00b7 ${how}` : "";
+    parts.reset.disabled = !factors.size;
+    parts.search.textContent = work === "search" ? `Stop \u00b7 ${stage || "Searching"}` : "Find heads";
+    parts.generate.textContent = work === "generate" ? "Stop" : "Generate";
+    parts.generate.hidden = answer?.prediction?.what !== "next";
+    this.el.toggleAttribute("data-busy", !answers.isCurrent);
+    if (!answer || !answers.isCurrent) return;
+    const { prediction, similarity, remarks } = answer;
+    const shown = prediction
+      ? predictionHead(prediction, random, factors.size, all)
+      : similarity && similarityHead(similarity, random, factors.size, all);
+    if (!shown) return;
+    fill(parts.headline, shown.headline);
+    const waits = factors.size && !random;
+    fill(parts.sub, [...shown.sub, waits ? " Random heads are being switched for comparison \u2026" : ""]);
+    this.speak(`${plain(shown.headline)}. ${plain(shown.sub)}`);
+    const rows = prediction ? predictionRows(prediction) : similarity && similarityRows(similarity);
+    const title = prediction ? TITLES[prediction.what] : "Cosine of two sentences";
+    const masked = prediction?.what === "masked" ? [`${prediction.title}.`] : [];
+    this.bars.show(title, changedName(factors), rows ?? [], [...masked, ...remarks]);
+    document.body.dataset.outcome = String(answer.heads_off);
+    document.body.dataset.random = random ? String(random.heads.length) : "";
+  }
+
+  /** @param {string} sentence */
+  speak(sentence) {
+    clearTimeout(this.speaking);
+    this.speaking = setTimeout(() => {
+      if (this.parts.live.textContent !== sentence) this.parts.live.textContent = sentence;
+    }, SPOKEN);
+  }
+
+  drawStage() {
+    const data = this.shownData();
+    if (!data || this.el.hidden) return;
+    const { host, parts, answers } = this;
+    const head = this.head();
+    const rows = data.rows(head);
+    const isLine = data === this.lineData;
+    const { prediction } = (answers.isCurrent && answers.answer) || { prediction: null };
+    const isCausal = data.text.rests_on_first;
+    const side = host.get("line") === "after" ? "after" : "before";
+    const line = isLine ? (answers.generated?.[side] ?? null) : null;
+    const chosen = chosenWord(host.get("word"), data.text, rows, isCausal);
+    const marked = line ? firstGenerated(rows, line) : null;
+    const first = marked !== null && !host.get("word") ? Math.min(marked, rows.length - 1) : chosen;
+    const word = this.hovered.word ?? first;
+    data.loadLine(head, word, false);
+    const picture = stagePicture({
+      host,
+      data,
+      head,
+      isOff: this.factors().get(head) === 0,
+      word,
+      locked: host.get("word") === "" ? null : first,
+      next: line || prediction?.what !== "next" ? null : nextWord(prediction),
+    });
+    this.stage?.show(picture);
+    this.markGenerated(marked === null ? null : marked - hidden(rows.length));
+    const { left, right } = notes(picture, hidden(rows.length), isLine);
+    fill(parts.left, left);
+    parts.right.textContent = right;
+  }
+
+  /** Underline the generated words. @param {number | null} first */
+  markGenerated(first) {
+    this.parts.stage.querySelectorAll("[data-word]").forEach((word) => {
+      const at = Number(/** @type {HTMLElement | SVGElement} */ (word).dataset.word);
+      word.classList.toggle("wi-new", first !== null && at >= first);
+    });
+  }
+
+  /** @param {gates.Factors} factors */
+  drawGrid(factors) {
+    const { about, host, data, parts } = this;
+    if (!data) return;
+    const theme = host.theme();
+    const roles = rolesOf(about);
+    fill(parts.gridTitle, [`All ${this.all.toLocaleString("en")} heads`]);
+    const hint = document.createElement("span");
+    hint.textContent = " click one, a layer\u2019s number, or drag over several";
+    parts.gridTitle.append(hint);
+    this.grid?.show({
+      facts: about.roles,
+      roles,
+      chosen: [this.head()],
+      only: this.only,
+      theme,
+      colours: {
+        own: (role) => roleColour(host, role),
+        rest: restColour(host),
+        shades: (colour) => shades(theme, colour),
+      },
+      key: `${data.text.name} ${JSON.stringify(data.switches)} ${data.version}`,
+      maps: (name) => data.smallMap(name),
+      bars: null,
+      values: null,
+      off: new Set(gates.offHeads(factors)),
+      factors: new Map([...factors].filter(([, factor]) => factor !== 0)),
+    });
+    this.legend?.show(about.roles, roles, theme, this.only);
+  }
+}
+
+/** "3 off", "2 off, 1 scaled". @param {gates.Factors} factors */
+function changedName(factors) {
+  const off = gates.offHeads(factors).length,
+    scaled = factors.size - off;
+  return [...(off ? [`${off} off`] : []), ...(scaled ? [`${scaled} scaled`] : [])].join(", ");
+}
+
+/** The box at the end of the sentence. @param {{names: string[], before: number[], after: number[]}} prediction */
+function nextWord({ names, before, after }) {
+  const likeliest = (/** @type {number[]} */ shares) => names[shares.indexOf(Math.max(...shares))];
+  const [old, text] = [likeliest(before), likeliest(after)];
+  return { text, before: old === text ? null : old };
+}
