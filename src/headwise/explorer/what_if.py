@@ -6,7 +6,7 @@ token probabilities, class probabilities or sentence similarities.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -203,7 +203,7 @@ def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) 
     likeliest = list(dict.fromkeys(tops[0] + tops[1]))
     is_token = _predicts_tokens(scored, len(before))
     return Prediction(
-        noun="token" if is_token else "class",
+        what=_what(scored) if is_token else "class",
         title=title if is_token else "Likeliest classes",
         names=[output_name(scored, len(before), number) for number in likeliest],
         before=before[likeliest].exp().double().round(decimals=5).tolist(),
@@ -242,6 +242,12 @@ def _position_to_predict(scored: ScoredModel, inputs: dict[str, Tensor]) -> tupl
     inputs["input_ids"] = inputs["input_ids"].clone()
     inputs["input_ids"][0, words[-1]] = objective.mask_id
     return words[-1], f"Likeliest tokens at the last word, {last_word!r}, masked"
+
+
+def _what(scored: ScoredModel) -> Literal["next", "masked", "end"]:
+    if isinstance(scored.objective, NextToken):
+        return "next"
+    return "masked" if isinstance(scored.objective, MaskedToken) else "end"
 
 
 def _predicts_tokens(scored: ScoredModel, size: int) -> bool:
