@@ -16,7 +16,7 @@ def test_roles_are_in_this_order() -> None:
 def test_letters_and_colours_tell_roles_apart() -> None:
     roles = ROLES.values()
     assert all(role.letter.lower() in role.name for role in roles)
-    for fact in ("letter", "terminal_colour", "page_colour"):
+    for fact in ("letter", "terminal_colour", "light", "dark"):
         assert len({getattr(role, fact) for role in roles}) == len(roles)
 
 

@@ -406,7 +406,7 @@ def test_text_is_readable_on_every_background_in_both_modes() -> None:
 
 def test_letters_and_numbers_are_readable_on_their_colours() -> None:
     for role in (*ROLES.values(), UNKNOWN_ROLE):
-        assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
+        assert contrast("#ffffff", role.light) >= READABLE, role.name
     for step in range(1001):
         ground = colour(step / 1000)
         black, white = contrast("#000000", ground), contrast("#ffffff", ground)

@@ -8,7 +8,7 @@ import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
@@ -194,11 +194,15 @@ class RowQuery:
 
 @dataclass(frozen=True)
 class BarsQuery:
-    """The row whose weights in every head are requested, in at most `size` bars."""
+    """The row whose weights in every head are requested, in at most `size` bars.
+
+    With `by`, the column.
+    """
 
     at: int
     size: int = 64
     stack: str = ""
+    by: bool = False
 
 
 @dataclass(frozen=True)

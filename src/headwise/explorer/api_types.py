@@ -104,14 +104,19 @@ class BuiltinPair:
 
     text: str
     other: str
-    head: str
+    head: str | None
+    """None if it is not known which head's links move most."""
     source: int
 
 
 @dataclass(frozen=True)
-class LessonPair(BuiltinPair):
+class LessonPair:
     """The pair of the lesson; `candidates` are the two words that the source may refer to."""
 
+    text: str
+    other: str
+    head: str
+    source: int
     candidates: list[int]
 
 
@@ -226,8 +231,7 @@ class MapCells:
     keys: list[int]
     shape: list[int]
     values: bytes
-    """Two bytes per cell, little-endian; 65535 means `largest`."""
-    largest: float
+    """Two bytes per cell, little-endian; 65535 means 1."""
     tile: int
 
 
@@ -308,7 +312,8 @@ class Similarity:
 class Prediction:
     """Probabilities of the likeliest tokens or classes, and the divergence in nats."""
 
-    noun: Literal["token", "class"]
+    what: Literal["next", "masked", "end", "class"]
+    """The next token, a masked token, the token at the end of the text, or a class of the text."""
     title: str
     names: list[str]
     before: list[float]

@@ -4,9 +4,8 @@ In: a Session. Out: a Starlette application. api_requests.py reads requests; ans
 model are computed in the ModelQueue. Every error is one sentence.
 """
 
-from collections.abc import Callable
-from importlib import resources
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,16 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_requests as api, api_types, maps
 from headwise.explorer.find_heads import find_heads
 from headwise.explorer.generate import generate
 from headwise.explorer.guard import Guard, TooLarge, error_response
-from headwise.explorer.head_panel import MAX_IMAGE, head_answer
+from headwise.explorer.head_panel import head_answer
 from headwise.explorer.jobs import Busy, ModelQueue
-from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
+from headwise.explorer.page_files import PageFiles
 from headwise.explorer.random_heads import compare_random
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
@@ -39,38 +36,39 @@ from headwise.progress import Progress, StopWork
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
 
-MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+if TYPE_CHECKING:
+    from headwise.explorer.lesson.quiz import LessonStep
 
 
 class Explorer:
     """Answers all requests for one session."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.queue = session, ModelQueue()
+        self.session, self.queue, self.files = session, ModelQueue(), PageFiles()
         self._last_lesson: tuple[Any, tuple[LessonStep, ...]] = (None, ())
-        folder = resources.files("headwise.explorer") / "static"
-        self.files = {
-            file.name: file.read_bytes()
-            for file in folder.iterdir()
-            if file.name.endswith(tuple(MEDIA_TYPES))
-        }
 
     def app(self) -> Guard:
-        """The ASGI application."""
+        """The ASGI application, which rejects unsafe requests."""
+        return Guard(self.unguarded_app())
+
+    def unguarded_app(self) -> Starlette:
+        """The application for a guard that is already there."""
         text = "/api/readings/{name}"
         head = f"{text}/heads/{{head}}"
         routes = [
             Route("/", self.page),
-            Route("/static/{file}", self.page),
+            Route("/static/{path:path}", self.page),
             Route("/api/", self.documentation),
             Route("/api/model", self.model),
             Route("/api/progress", self.progress),
             Route("/api/readings", self.read, methods=["POST"]),
+            Route("/api/pair", self.pair, methods=["POST"]),
+            Route(f"{text}/weights", self.weights),
             Route(f"{text}/thumbs", self.thumbs),
+            Route(f"{text}/bars", self.bars),
             Route(head, self.head),
             Route(f"{head}/map", self.map),
-            Route(f"{head}/links", self.links),
-            Route(f"{head}/image.svg", self.image),
+            Route(f"{head}/row", self.row),
             Route("/api/whatif", self.whatif, methods=["POST"]),
             Route("/api/whatif/random", self.random, methods=["POST"]),
             Route("/api/whatif/search", self.search, methods=["POST"]),
@@ -83,7 +81,7 @@ class Explorer:
             Route("/api/plan/known", self.plan_known_models),
             Route("/api/plan/heads", self.head_counts),
         ]
-        app = Starlette(
+        return Starlette(
             routes=routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=2048, compresslevel=3)],
             exception_handlers={
@@ -98,16 +96,10 @@ class Explorer:
                 ),
             },
         )
-        return Guard(app)
 
     async def page(self, request: Request) -> Response:
         """The page or one of its files."""
-        name = request.path_params.get("file", "index.html")
-        if name not in self.files:
-            raise HTTPException(404)
-        media_type = MEDIA_TYPES[name[name.rindex(".") :]]
-        headers = {"Cache-Control": "no-cache"}
-        return Response(self.files[name], media_type=media_type, headers=headers)
+        return self.files.answer(request.url.path)
 
     async def documentation(self, request: Request) -> Response:
         """List every path under /api/ and what it returns."""
@@ -137,55 +129,72 @@ class Explorer:
             request, lambda progress: self.session.text_answer(body.text, progress)
         )
 
+    async def pair(self, request: Request) -> Response:
+        """Read {text} and {other}, and say which of their words correspond."""
+        body = api.read_body(api.PairRequest, await request.body())
+        return await self._compute(
+            request, lambda progress: self.session.pair_answer(body.text, body.other, progress)
+        )
+
+    async def weights(self, request: Request) -> Response:
+        """Weights of all heads of ?stack=, two bytes each: heads, then rows, then columns."""
+        analysis, options = self._text_request(request)
+        query = api.read_values(api.WeightsQuery, request.query_params)
+
+        def compute(_: Progress) -> tuple[tuple[int, ...], bytes]:
+            weights = maps.stack_weights(analysis, query.stack, options)
+            return tuple(weights.shape), maps.as_steps(weights)
+
+        return _bytes(*await self.queue.run(request, compute))
+
     async def thumbs(self, request: Request) -> Response:
         """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
-        analysis = self.session.analysis(request.path_params["name"])
+        analysis, options = self._text_request(request)
         query = api.read_values(api.ThumbsQuery, request.query_params)
-        options = api.read_values(maps.MapOptions, request.query_params)
         thumbs = await self.queue.run(
             request, lambda _: maps.thumbnails(analysis, query.layer, options, query.size)
         )
-        headers = {"X-Shape": ",".join(map(str, thumbs.shape))}
-        return Response(thumbs.tobytes(), media_type="application/octet-stream", headers=headers)
+        return _bytes(thumbs.shape, thumbs.tobytes())
+
+    async def bars(self, request: Request) -> Response:
+        """Row ?at= in all heads of ?stack=: the largest share in each of ?size= blocks, as bytes.
+
+        With ?by=1, column ?at= instead.
+        """
+        analysis, options = self._text_request(request)
+        query = api.read_values(api.BarsQuery, request.query_params)
+        bars = await self.queue.run(request, lambda _: maps.map_bars(analysis, options, query))
+        return _bytes(bars.shape, bars.tobytes())
 
     async def head(self, request: Request) -> Response:
-        """Map, links, profile, contribution, measures and roles of a head."""
-        analysis, head, options = self._map_request(request)
+        """Profile, contribution, measures and roles of a head."""
+        analysis, head, _ = self._map_request(request)
         table = self.session.scan_table
-        return await self._compute(request, lambda _: head_answer(analysis, head, options, table))
+        return await self._compute(request, lambda _: head_answer(analysis, head, table))
 
     async def map(self, request: Request) -> Response:
-        """A part of a head's map, such as ?rows=0:256&keys=0:256."""
+        """A part of a head's map, such as ?rows=0:256&keys=0:256; the whole map without a part."""
         analysis, head, options = self._map_request(request)
-        rows, keys = (
-            api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
-        )
+        window = None
+        if request.query_params.keys() & {"rows", "keys"}:
+            rows, keys = (
+                api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
+            )
+            window = rows, keys
         return await self._compute(
-            request, lambda _: maps.map_cells(analysis, head, options, (rows, keys))
+            request, lambda _: maps.map_cells(analysis, head, options, window)
         )
 
-    async def links(self, request: Request) -> Response:
-        """Row, key and weight of a head's strongest links in a range such as ?rows=0:256."""
+    async def row(self, request: Request) -> Response:
+        """Row ?at= of a head's map; with ?by=1, column ?at=."""
         analysis, head, options = self._map_request(request)
-        rows = api.parse_range(request.query_params, "rows", maps.TILE)
-        return await self._compute(
-            request, lambda _: maps.strongest_links(analysis, head, options, rows)
-        )
+        query = api.read_values(api.RowQuery, request.query_params)
 
-    async def image(self, request: Request) -> Response:
-        """A head's map as an SVG image; if the text is long, ?rows= selects a part of it."""
-        analysis, head, options = self._map_request(request)
-        query = {"rows": f"0:{MAX_IMAGE}", **request.query_params}
-        part = api.parse_range(query, "rows", MAX_IMAGE)
+        def compute(_: Progress) -> api_types.RowAnswer:
+            row = maps.map_row(analysis, head, options, query.at, by=query.by)
+            return api_types.RowAnswer(maps.as_steps(row))
 
-        def draw(_: Progress) -> str:
-            layer = head.layer_name
-            rows, keys = maps.map_axes(analysis.labels(layer), options)
-            weights = maps.map_weights(analysis, layer, options, part, part, head=head.head)
-            labels = rows.labels[part], keys.labels[part]
-            return heat_svg([HeatMap(str(head), weights[0].tolist(), *labels)])
-
-        return Response(await self.queue.run(request, draw), media_type="image/svg+xml")
+        return await self._compute(request, compute)
 
     async def whatif(self, request: Request) -> Response:
         """The model's outputs on {texts} with {gates} on its heads, next to its usual outputs."""
@@ -264,11 +273,15 @@ class Explorer:
 
     async def lesson(self, request: Request) -> Response:
         """The lesson's steps on {text}, for {layer}, {head} and {position} if they are given."""
+        from headwise.explorer.lesson.quiz import step_answer
+
         body = api.read_body(api.LessonRequest, await request.body())
         return _json([step_answer(step) for step in await self._steps(request, body)])
 
     async def check(self, request: Request) -> Response:
         """Whether {answer} is the right answer to the question in a lesson's {step}, and why."""
+        from headwise.explorer.lesson.quiz import check_answer
+
         body = api.read_body(api.LessonAnswerRequest, await request.body())
         steps = {step.name: step for step in await self._steps(request, body)}
         if body.step not in steps:
@@ -276,7 +289,9 @@ class Explorer:
             raise OptionError(f"step is {body.step[:40]!r}: choose one of {names}", option="step")
         return _json(check_answer(steps[body.step], body.answer))
 
-    async def _steps(self, request: Request, body: api.LessonRequest) -> tuple[LessonStep, ...]:
+    async def _steps(self, request: Request, body: api.LessonRequest) -> "tuple[LessonStep, ...]":
+        from headwise.explorer.lesson.lesson import lesson
+
         table, scored = self.session.scan_table, self.session.scored
         place = {"layer": body.layer, "head": body.head, "position": body.position}
         key = (body.text, place, table is not None)
@@ -315,13 +330,23 @@ class Explorer:
         ]
         return _json(choices)
 
-    def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
+    def _text_request(self, request: Request) -> tuple[TextAnalysis, maps.MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
+        return analysis, api.read_values(maps.MapOptions, request.query_params)
+
+    def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
+        analysis, options = self._text_request(request)
         head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
-        return analysis, head, api.read_values(maps.MapOptions, request.query_params)
+        return analysis, head, options
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
         return _json(await self.queue.run(request, work))
+
+
+def _bytes(shape: Iterable[int], content: bytes) -> Response:
+    """Numbers as bytes, with the size of each axis in X-Shape; they hardly compress."""
+    headers = {"X-Shape": ",".join(map(str, shape)), "Content-Encoding": "identity"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 def _json(answer: object) -> Response:

@@ -9,7 +9,10 @@ import importlib.util
 import socket
 import threading
 import webbrowser
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headwise.errors import MissingPackage, OptionError
@@ -72,11 +75,11 @@ def explore(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"
         )
+    name = model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
     with open_socket(port) as sock:
-        session = start_session(model, tokenizer, options)
-        print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
+        print(f"{name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
         with suppress(KeyboardInterrupt):
-            serve(session, sock, opens=opens)
+            serve(lambda: start_session(model, tokenizer, options), sock, opens=opens)
 
 
 def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":
@@ -84,17 +87,24 @@ def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None"
     from headwise.explorer.session import Session
     from headwise.objectives.scored_model import open_scored_model
 
-    return Session(open_scored_model(model, tokenizer, options=options))
+    scored = open_scored_model(model, tokenizer, options=options)
+    return Session(scored, is_fresh=isinstance(model, str | PathLike))
 
 
-def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
-    """Answer requests until interrupted, then raise KeyboardInterrupt."""
+def serve(start: Callable[[], "Session"], sock: socket.socket, *, opens: bool) -> NoReturn:
+    """Answer requests until interrupted, then raise KeyboardInterrupt.
+
+    `start` loads the model in a thread, while the page is already served. If it fails, the server
+    stops and its error is raised.
+    """
     import uvicorn
 
-    from headwise.explorer.routes import Explorer
+    from headwise.explorer.guard import Guard
+    from headwise.explorer.page_files import LoadingApp
 
+    loading: Future[Any] = Future()
     config = uvicorn.Config(
-        Explorer(session).app(),
+        Guard(LoadingApp(loading)),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -102,11 +112,31 @@ def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
         server_header=False,
         h11_max_incomplete_event_size=65536,
     )
+    server, sessions = uvicorn.Server(config), []
+
+    def load() -> None:
+        try:
+            sessions.append(start())
+            loading.set_result(make_app(sessions[0]))
+        except BaseException as error:
+            loading.set_exception(error)
+            server.should_exit = True
+
+    threading.Thread(target=load, daemon=True).start()
     if opens:
         threading.Timer(0.5, webbrowser.open, [address(sock)]).start()
     try:
-        uvicorn.Server(config).run(sockets=[sock])
+        server.run(sockets=[sock])
     finally:
-        for job in session.jobs.values():
+        for job in [job for session in sessions for job in session.jobs.values()]:
             job.stop()
+    if loading.done() and (error := loading.exception()):
+        raise error
     raise KeyboardInterrupt  # uvicorn re-raises the signal, but not always on a busy machine
+
+
+def make_app(session: "Session") -> Any:
+    """The application for a session."""
+    from headwise.explorer.routes import Explorer
+
+    return Explorer(session).unguarded_app()

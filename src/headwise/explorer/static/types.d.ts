@@ -7,15 +7,31 @@ export interface Aligned {
 
 export interface AnswerVerdict {
   is_right: boolean;
-  sentence: string;
-  why: string;
+  is_over: boolean;
+  sentence: Run[];
+  why: Run[];
+  right: number | number | null;
+  after: Run[][];
 }
 
 export interface BuiltinPair {
   text: string;
   other: string;
-  head: string;
+  head: string | null;
   source: number;
+}
+
+export interface ByHandFigure {
+  tokens: string[];
+  input: number[][];
+  queries: number[][][];
+  scores: number[][][];
+  scaled: number[][][];
+  weights: number[][][];
+  mixed: number[][][];
+  concat: number[][];
+  Wo: number[][];
+  output: number[][];
 }
 
 export interface Contribution {
@@ -38,15 +54,22 @@ export interface Finding {
   count: number | null;
 }
 
+export interface FoundHeadsAnswer {
+  heads: string[];
+  tried: number;
+}
+
 export interface GenerateAnswer {
+  remarks: string[];
   before: GeneratedText;
   after: GeneratedText;
 }
 
 export interface GeneratedText {
   text: string;
-  words: StageWord[];
-  start: number;
+  added: string;
+  tokens: number;
+  end: "sentence" | "text" | "limit";
 }
 
 export interface HeadAnswer {
@@ -66,16 +89,6 @@ export interface HeadChoiceAnswer {
   remarks: string[];
 }
 
-export interface HeadCountFigure {
-  num_heads: number;
-  d_key: number;
-  numbers: number;
-  scores: number;
-  multiply_adds: number;
-  remarks: string[];
-  is_own: boolean;
-}
-
 export interface HeadGrid {
   names: string[];
   roles: string[][];
@@ -86,11 +99,11 @@ export interface HeadGrid {
 export interface HeadsFigure {
   place: Place;
   d_model: number;
-  num_heads: number;
-  num_tokens: number;
-  columns: number[];
-  groups: number[][];
-  table: HeadCountFigure[];
+  d_key: number;
+  query: number[];
+  heads: SliceFigure[];
+  num_kv_heads: number;
+  shapes: ShapeFigure[];
 }
 
 export interface JobAnswer {
@@ -109,6 +122,11 @@ export interface LayerFacts {
   kv_heads: number;
 }
 
+export interface LessonHead {
+  name: string;
+  roles: string[] | null;
+}
+
 export interface LessonPair {
   text: string;
   other: string;
@@ -122,8 +140,15 @@ export interface MapCells {
   keys: number[];
   shape: number[];
   values: string;
-  largest: number;
   tile: number;
+}
+
+export interface MatchFigure {
+  is_seen: boolean;
+  products: number[];
+  largest: ProductFigure[];
+  rest: number;
+  score: number;
 }
 
 export interface MeasureValue {
@@ -135,11 +160,11 @@ export interface MeasureValue {
 export interface MixingFigure {
   place: Place;
   d_value: number;
+  parts: PartFigure[];
+  sum: number[];
+  sum_length: number;
+  kept: number;
   weights: number[];
-  values: number[][];
-  parts: number[][];
-  mixed: number[];
-  lengths: number[];
   difference: number;
 }
 
@@ -176,15 +201,14 @@ export interface OutputFigure {
   difference: number;
   adds_up: boolean;
   output: number[];
-  bias: number[] | null;
+  has_bias: boolean;
   heads: OwnerFigure[];
 }
 
 export interface OwnerFigure {
-  name: string;
+  head: LessonHead;
   columns: number[];
   concat: number[];
-  concat_length: number;
   contribution: number[];
   length: number;
   share: number;
@@ -197,12 +221,27 @@ export interface PairAnswer {
   aligned: Aligned;
 }
 
+export interface PartFigure {
+  piece: number;
+  weight: number;
+  value_length: number;
+  length: number;
+  value: number[];
+  part: number[];
+}
+
 export interface Place {
   layer: number;
   head: number;
   name: string;
+  roles: string[] | null;
   position: number;
-  tokens: string[];
+  word: number;
+  pieces: StageWord[];
+  words: StageWord[];
+  word_of: number[];
+  rests_on_first: boolean;
+  note: string;
 }
 
 export interface PlanAnswer {
@@ -220,12 +259,19 @@ export interface PlanAnswer {
 }
 
 export interface Prediction {
-  noun: "token" | "class";
+  what: "next" | "masked" | "end" | "class";
   title: string;
   names: string[];
   before: number[];
   after: number[];
   divergence: number;
+}
+
+export interface ProductFigure {
+  number: number;
+  query: number;
+  key: number;
+  product: number;
 }
 
 export interface Profile {
@@ -240,32 +286,18 @@ export interface ProgressAnswer {
   waiting: number;
 }
 
-export interface ProjectionsFigure {
-  place: Place;
-  input: number[] | null;
-  query: number[];
-  key: number[];
-  value: number[];
-  kv_head: number;
-  is_grouped: boolean;
-  shapes: ShapeFigure[];
-}
-
 export interface QuestionAnswer {
-  text: string;
+  text: Run[];
   kind: "choice" | "number";
   options: string[];
 }
 
 export interface RandomAnswer {
+  heads: string[][];
   names: string[];
-  draws: RandomDraw[];
-}
-
-export interface RandomDraw {
-  heads: string[];
-  probabilities: number[] | null;
-  cosines: number[][] | null;
+  pairs: number[][];
+  values: number[][];
+  likeliest: string[];
 }
 
 export interface RoleEvidence {
@@ -292,12 +324,18 @@ export interface RowAnswer {
 }
 
 export interface RowFigure {
-  name: string;
+  head: LessonHead | null;
   weights: number[];
   entropy: number;
   largest: number;
-  largest_key: number;
+  largest_word: number;
   resting: number;
+}
+
+export interface Run {
+  text: string;
+  kind: "text" | "term" | "word" | "part";
+  target: string;
 }
 
 export interface Savings {
@@ -316,14 +354,19 @@ export interface ScanFacts {
 
 export interface ScoresFigure {
   place: Place;
+  d_key: number;
   scores: number[];
   scale: number;
+  is_root: boolean;
   softcap: number | null;
   added: (number | null)[];
   sink: number | null;
+  scaled: (number | null)[];
+  powers: (number | null)[];
+  total: number | null;
   weights: number[];
+  leader: number;
   dragged: number;
-  step: number;
 }
 
 export interface ServedBy {
@@ -333,8 +376,8 @@ export interface ServedBy {
 
 export interface ShapeFigure {
   step: string;
-  formula: string;
-  shape: string;
+  shape: number[];
+  axes: string[];
 }
 
 export interface Similarity {
@@ -343,24 +386,34 @@ export interface Similarity {
   kept: number[];
 }
 
+export interface SliceFigure {
+  head: LessonHead;
+  columns: number[];
+  weights: number[];
+  largest_word: number;
+  kv_head: number;
+}
+
 export interface SpareFigure {
-  unit: "cosine" | "nats" | "loss";
-  heads: SpareHeadFigure[];
-  next: NextFigure[];
   place: Place;
-  measure: string;
-  has_roles: boolean;
-  role_words: Record<string, string>;
+  unit: "cosine" | "nats" | "loss";
+  unchanged: number;
+  layers: string[];
+  heads: SpareHeadFigure[];
+  order: number[];
+  next: NextFigure[];
+  together: TogetherFigure[];
+  draws: number;
+  weights: number[][];
 }
 
 export interface SpareHeadFigure {
-  name: string;
-  head: number;
+  head: LessonHead;
   rank: number;
   value: number;
   effect: number;
-  roles: string[] | null;
   next: number[];
+  likeliest: NextFigure | null;
 }
 
 export interface StackAxes {
@@ -383,10 +436,18 @@ export interface StepAnswer {
   name: string;
   title: string;
   minutes: number;
-  paragraphs: string[];
-  exercise: string;
+  paragraphs: Run[][];
+  exercise: Run[];
   question: QuestionAnswer;
-  figures: WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure | ScoresFigure | MixingFigure | OutputFigure | SpareFigure;
+  figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure;
+}
+
+export interface SwapFigure {
+  text: string;
+  words: StageWord[];
+  word: number;
+  weights: number[][];
+  aligned: ((number | null)[])[];
 }
 
 export interface TextAnswer {
@@ -405,17 +466,26 @@ export interface TextAnswer {
   findings: Finding[];
 }
 
-export interface WarmUpFigure {
-  tokens: string[];
-  input: number[][];
-  queries: number[][][];
-  scores: number[][][];
-  scaled: number[][][];
-  weights: number[][][];
-  mixed: number[][][];
-  concat: number[][];
-  Wo: number[][];
-  output: number[][];
+export interface TogetherFigure {
+  count: number;
+  value: number;
+  effect: number;
+  next: number[];
+  likeliest: NextFigure | null;
+  random: number[];
+  random_kept: number;
+}
+
+export interface VectorsFigure {
+  place: Place;
+  d_model: number;
+  queries: number[][];
+  keys: number[][];
+  values: number[][];
+  matches: MatchFigure[];
+  chosen: number;
+  kv_head: number;
+  is_grouped: boolean;
 }
 
 export interface WhatIfAnswer {
@@ -428,9 +498,11 @@ export interface WhatIfAnswer {
 
 export interface WhyManyFigure {
   place: Place;
-  keys: number[];
-  heads: RowFigure[];
-  single: RowFigure;
+  weights: number[][];
+  swap: SwapFigure | null;
+  compared: number[];
+  rows: RowFigure[];
+  average: RowFigure;
   mean_entropy: number;
   mean_largest: number;
 }
