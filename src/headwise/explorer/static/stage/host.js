@@ -73,6 +73,9 @@
  * @property {((blob: Blob, name: string) => void) | null} save
  * @property {(() => Promise<void>) | null} savePage  save the stage as one HTML file
  * @property {string | null} missing  what this host leaves out, as a sentence
+ * @property {boolean} hasKeys  whether E, S, V and the brackets work in the whole document
+ * @property {(error: unknown) => string} sentence  an error for the reader; may read a text again
+ * @property {((name: string, heads: string[]) => void) | null} drawn  called once everything shows
  */
 
 /** Name of the stack of a head or layer: "encoder" for encoder.L3H1, "" for L3H1. @param {string} name */

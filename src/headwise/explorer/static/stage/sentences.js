@@ -7,7 +7,7 @@
  */
 
 import { make } from "./dom.js";
-import { percent } from "./numbers.js";
+import { percent, percentInWords } from "./numbers.js";
 
 /**
  * A word of the text in a sentence; `colour` is a CSS colour, or "" for ink.
@@ -29,6 +29,7 @@ import { percent } from "./numbers.js";
  */
 
 export const NO_LINK = "No link reaches 15%: this head spreads its attention.";
+export const NOT_SAVED = "The picture could not be saved.";
 export const EMPTY = "Write a few words.";
 export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
@@ -91,13 +92,13 @@ export function wordHead(top, { head, meaning, isHovered, isLookedAt }) {
   const verb = top.isResting ? " rests on " : " looks at ";
   const headline = isLookedAt
     ? [source, " is looked at by ", top.isSelf ? "itself" : target]
-    : [source, top.isSelf ? verb : verb, top.isSelf ? "itself" : target];
+    : [source, verb, top.isSelf ? "itself" : target];
   if (isLookedAt)
     return {
       headline,
-      sub: [`${capital(percent(share))} of that word's attention, in ${placeOf(head)}.`],
+      sub: [target, ` gives it ${percentInWords(share)} of its attention, in ${placeOf(head)}.`],
     };
-  const gist = `${percent(share)} of its attention`;
+  const gist = capital(`${percentInWords(share)} of its attention`);
   if (isHovered) {
     const by = top.by;
     return {

@@ -1,0 +1,316 @@
+// @ts-check
+/**
+ * The view of heads: headline, stage, map, grid and findings, all showing the same frame.
+ *
+ * `mount(host, el)` is called by the explorer's page, by the notebook and by an exported file.
+ */
+
+/** @import {Finding, TextAnswer} from "../types.js" */
+/** @import {Switches} from "./data.js" */
+/** @import {Hover} from "./frame.js" */
+/** @import {Host} from "./host.js" */
+/** @import {Frame} from "./view_pictures.js" */
+
+import { TextData } from "./data.js";
+import { Editing } from "./editing.js";
+import { allHeads, chosenHeads, lockedWord, MOST_HEADS, rolesOf, translate } from "./frame.js";
+import { axisOf, stackOf } from "./host.js";
+import { Jobs } from "./jobs.js";
+import { PairData } from "./pair_data.js";
+import { Parts } from "./parts.js";
+import { saves } from "./saves.js";
+import { viewKey } from "./view_keys.js";
+import * as pictures from "./view_pictures.js";
+
+/** Milliseconds at rest before a hovered word of the stage acts. */
+const NO_HOVER = /** @type {Hover} */ ({ word: null, target: null, head: null });
+
+export class View {
+  /** @param {Host} host @param {HTMLElement} el */
+  constructor(host, el) {
+    this.host = host;
+    this.el = el;
+    /** @type {TextData | null} */
+    this.data = null;
+    /** Weights that replace `data` once they have come. @type {TextData | null} */
+    this.next = null;
+    this.hover = NO_HOVER;
+    /** The role whose heads are not dimmed. @type {string | null} */
+    this.only = null;
+    /** The head of an overlay whose map is shown. */
+    this.tab = "";
+    this.error = "";
+    this.remark = "";
+    this.jobs = new Jobs(host, () => this.show(), (error) => this.fail(error));
+    this.pair = new PairData(host, () => this.show(), (error) => this.fail(error));
+    this.parts = new Parts(this);
+    this.editing = new Editing(this);
+    this.saves = saves(this);
+    this.stop = host.on((changed) => this.change(changed));
+    this.pressed = (/** @type {KeyboardEvent} */ event) => viewKey(this, event);
+    (host.hasKeys ? document : el).addEventListener(
+      "keydown",
+      /** @type {EventListener} */ (this.pressed),
+    );
+    this.change(new Set(["text"]));
+  }
+
+  destroy() {
+    this.stop();
+    this.data?.end();
+    this.next?.end();
+    this.jobs.destroy();
+    this.parts.destroy();
+    (this.host.hasKeys ? document : this.el).removeEventListener(
+      "keydown",
+      /** @type {EventListener} */ (this.pressed),
+    );
+    this.el.replaceChildren();
+  }
+
+  /** @param {Set<string>} changed */
+  change(changed) {
+    const pointed = ["head", "word", "text", "swap", "words"].some((key) => changed.has(key));
+    if (pointed) this.hover = NO_HOVER;
+    if (changed.has("text") || changed.has("reading")) this.editing.end();
+    if (["text", "head", "word"].some((key) => changed.has(key))) this.error = "";
+    this.load();
+    this.show();
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    this.error = this.host.sentence(error);
+    this.show();
+  }
+
+  /** @returns {Switches} */
+  switches() {
+    const { host } = this;
+    return {
+      words: host.get("words") === "1",
+      first: host.get("first") === "1",
+      values: host.get("values") === "1",
+    };
+  }
+
+  /** Fetch what the state needs; until it has come, the last picture stays. */
+  load() {
+    const text = this.host.text();
+    if (!text) return;
+    const switches = this.switches();
+    const key = JSON.stringify([text.name, switches]);
+    if (key !== this.key) {
+      this.key = key;
+      this.next?.end();
+      this.next = new TextData(
+        this.host,
+        text,
+        switches,
+        () => this.show(),
+        (error) => this.fail(error),
+      );
+    }
+    const data = this.next ?? this.data;
+    const heads = chosenHeads(this.host);
+    data?.load(heads);
+    this.pair.load(text, switches, heads);
+  }
+
+  /** Show weights that have come, if they are what the view waits for. */
+  settle() {
+    const { next } = this;
+    if (!next) return;
+    const isOther = this.data?.text.name !== next.text.name;
+    const [head] = chosenHeads(this.host);
+    const isHere = next.text.is_small ? next.isReady([head]) : next.cells.has(head);
+    if (!isHere && this.data && !isOther) return;
+    if (!isHere && isOther && next.text.is_small) return;
+    this.data?.end();
+    this.data = next;
+    this.next = null;
+  }
+
+  show() {
+    this.settle();
+    if (!this.data) return;
+    const frame = this.frame();
+    this.loadLines(frame);
+    this.parts.show(frame);
+    const isReady = frame.data.isReady(frame.chosen) && !this.next;
+    if (isReady) this.host.drawn?.(frame.data.text.name, frame.chosen);
+  }
+
+  /** Rows that a long text's picture needs. @param {Frame} frame */
+  loadLines({ data, heads, word, isLookedAt }) {
+    if (data.text.is_small || word === null) return;
+    for (const head of heads) {
+      data.loadLine(head, word, isLookedAt);
+      if (!isLookedAt) data.loadLine(head, word, true);
+    }
+    if (this.host.get("grid") === "word") data.loadBars(word, heads[0]);
+  }
+
+  /** @returns {Frame} */
+  frame() {
+    const { host, hover } = this;
+    const chosen = chosenHeads(host);
+    const first = /** @type {TextData} */ (this.data);
+    const pair = this.pair.frame();
+    const isSecond = pair?.side === "second";
+    const data = isSecond ? pair.data : first;
+    const shown = hover.head ? [hover.head] : chosen;
+    const stack = stackOf(shown[0]);
+    const heads = shown.filter((head) => stackOf(head) === stack);
+    const isSame = stackOf(chosen[0]) === stack;
+    const lock = isSame ? lockedWord(host, first, heads[0]) : null;
+    const locked = isSecond ? pair.partner(lock) : lock;
+    const word = hover.word ?? locked;
+    const isLookedAt = host.get("by") === "1";
+    const count = (isLookedAt ? data.columns(heads[0]) : data.rows(heads[0])).length;
+    const isInside = word !== null && word < count;
+    if (!heads.includes(this.tab)) this.tab = heads[heads.length - 1];
+    return {
+      host,
+      data,
+      heads,
+      chosen,
+      word: isInside ? word : null,
+      locked,
+      target: hover.target,
+      isHovered: hover.word !== null || hover.head !== null,
+      isLookedAt,
+      hidesSpecial: host.get("special") === "0",
+      pair: pair && { ...pair, side: host.get("side") },
+      tab: this.tab,
+      isNarrow: this.parts.size === "narrow",
+    };
+  }
+
+  /** Point at a word, a cell or a small map; it never changes the address. @param {Partial<Hover>} hover */
+  point(hover) {
+    const next = { ...NO_HOVER, ...hover };
+    const { word, target, head } = this.hover;
+    if (next.word === word && next.target === target && next.head === head) return;
+    this.hover = next;
+    this.show();
+  }
+
+  /** Lock a word, or unlock it if it is locked. @param {number | null} at */
+  lock(at) {
+    const { data } = this;
+    if (!data) return;
+    const pair = this.pair.frame();
+    const isSecond = pair?.side === "second";
+    const word = isSecond ? pair.origin(at) : at;
+    const before = lockedWord(this.host, data, chosenHeads(this.host)[0]);
+    this.hover = NO_HOVER;
+    const next = word === null || word === before ? "-" : String(word);
+    if (next === this.host.get("word")) this.show();
+    else this.host.set({ word: next }, "push");
+  }
+
+  /** Choose a head, or with `isAdded` add or remove it. @param {string} name @param {boolean} [isAdded] */
+  choose(name, isAdded = false) {
+    const chosen = chosenHeads(this.host);
+    let heads = [name];
+    if (isAdded) {
+      heads = chosen.includes(name) ? chosen.filter((head) => head !== name) : [...chosen, name];
+      const isMixed = heads.some((head) => stackOf(head) !== stackOf(name));
+      if (isMixed) return this.tell("Heads of different stacks read different words.");
+      if (heads.length > MOST_HEADS) return this.tell("Four heads are the most on one stage.");
+      if (!heads.length) return undefined;
+    }
+    this.tab = heads.includes(name) ? name : heads[heads.length - 1];
+    this.hover = NO_HOVER;
+    const isOther = stackOf(heads[0]) !== stackOf(chosen[0]);
+    const word = isOther ? { word: "-" } : this.keepWord();
+    return this.host.set({ head: heads.join(","), role: "", ...word }, "push");
+  }
+
+  /** The start's word stays chosen when its head is left. */
+  keepWord() {
+    if (this.host.get("word") !== "" || !this.data) return {};
+    const at = lockedWord(this.host, this.data, chosenHeads(this.host)[0]);
+    return { word: at === null ? "-" : String(at) };
+  }
+
+  /** The head `by` places further on among those of the same lead role. @param {number} by */
+  step(by) {
+    const { about } = this.host;
+    const roles = rolesOf(about);
+    const [head] = chosenHeads(this.host);
+    const lead = roles?.[head]?.[0];
+    const alike = allHeads(about).filter((name) => (roles?.[name]?.[0] ?? undefined) === lead);
+    const next = (alike.indexOf(head) + by + alike.length) % alike.length;
+    this.choose(alike[next]);
+  }
+
+  /** @param {Finding} finding */
+  take(finding) {
+    const { host, data } = this;
+    if (!data) return;
+    if (finding.kind === "swap" && finding.text) {
+      const head = finding.head ? { head: finding.head } : {};
+      const word = finding.source === null ? this.keepWord() : { word: this.place(finding) };
+      host.set({ ...head, ...word, swap: finding.text, side: "both", role: "" }, "push");
+    } else if (finding.head) {
+      const word = finding.source === null ? this.keepWord() : { word: this.place(finding) };
+      host.set({ head: finding.head, role: finding.role ?? "", ...word }, "push");
+    }
+  }
+
+  /** The finding's word in today's pieces or words. @param {Finding} finding */
+  place({ head, source }) {
+    const data = /** @type {TextData} */ (this.data);
+    const stack = stackOf(head ?? chosenHeads(this.host)[0]);
+    const isByWord = axisOf(data.text, stack, data.switches.words).isByWord;
+    const isInWords = axisOf(data.text, stack, true).isByWord;
+    const at = source ?? 0;
+    return String(isInWords && !isByWord ? translate(data.text, stack, at, false) : at);
+  }
+
+  /** Whether a finding is what the view shows. @param {Finding} finding */
+  isTaken(finding) {
+    const { host, data } = this;
+    if (!data || !finding.head || host.get("swap") || finding.kind === "swap") return false;
+    const heads = chosenHeads(host);
+    if (heads.length > 1 || heads[0] !== finding.head) return false;
+    const locked = lockedWord(host, data, heads[0]);
+    return finding.source === null || String(locked) === this.place(finding);
+  }
+
+  /** Turn a switch of the View menu. @param {string} key @param {string} value */
+  turn(key, value) {
+    const { data, host } = this;
+    /** @type {Record<string, string>} */
+    const values = { [key]: value };
+    if (key === "words" && data) {
+      const [head] = chosenHeads(host);
+      const at = lockedWord(host, data, head);
+      const to = at === null ? null : translate(data.text, stackOf(head), at, value === "1");
+      if (host.get("word") !== "") values.word = to === null ? "-" : String(to);
+    }
+    host.set(values, "push");
+  }
+
+  /** Say something beside the head's name for a while. @param {string} words */
+  tell(words) {
+    this.remark = words;
+    clearTimeout(this.telling);
+    this.telling = setTimeout(() => {
+      this.remark = "";
+      this.show();
+    }, 4000);
+    this.show();
+  }
+}
+
+/**
+ * Show the heads of the host's text inside an element; returns a function that removes the view.
+ * @param {Host} host @param {HTMLElement} el
+ */
+export function mount(host, el) {
+  const view = new View(host, el);
+  return () => view.destroy();
+}
