@@ -226,19 +226,28 @@ class CutPlanRequest:
 
 @dataclass(frozen=True)
 class LessonRequest(TextRequest):
-    """A text, and the layer, head and token that the learner chose."""
+    """A step of the lesson on a text, and the layer, head and token that the learner chose."""
 
     layer: int | None = None
     head: int | None = None
     position: int | None = None
+    other: str | None = None
+    """The text with one word changed."""
+    step: str = ""
+    """Name of the step; "" for the first."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.other is not None:
+            object.__setattr__(self, "other", _check_text(self.other))
 
 
 @dataclass(frozen=True)
 class LessonAnswerRequest(LessonRequest):
-    """An answer to the question in one lesson step."""
+    """An answer to the question in one lesson step; None asks for the solution."""
 
-    step: str = ""
     answer: Any = ""
+    attempt: int = 1
 
 
 @dataclass(frozen=True)
@@ -261,3 +270,4 @@ class PlanQuery:
     length: int = 1024
     batch: int = 1
     dtype: str = "bfloat16"
+    is_causal: bool = True

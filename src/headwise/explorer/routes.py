@@ -5,6 +5,7 @@ model are computed in the ModelQueue. Every error is one sentence.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,7 @@ from headwise.explorer.generate import generate
 from headwise.explorer.guard import Guard, TooLarge, error_response
 from headwise.explorer.head_panel import head_answer
 from headwise.explorer.jobs import Busy, ModelQueue
+from headwise.explorer.loaded_plan import loaded_plan
 from headwise.explorer.page_files import PageFiles
 from headwise.explorer.random_heads import compare_random
 from headwise.explorer.session import Session, TextNotCached
@@ -37,7 +39,7 @@ from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
 
 if TYPE_CHECKING:
-    from headwise.explorer.lesson.quiz import LessonStep
+    from headwise.explorer.lesson.lesson import Lesson
 
 
 class Explorer:
@@ -45,7 +47,7 @@ class Explorer:
 
     def __init__(self, session: Session) -> None:
         self.session, self.queue, self.files = session, ModelQueue(), PageFiles()
-        self._last_lesson: tuple[Any, tuple[LessonStep, ...]] = (None, ())
+        self._lessons: dict[Any, Lesson] = {}
 
     def app(self) -> Guard:
         """The ASGI application, which rejects unsafe requests."""
@@ -78,6 +80,7 @@ class Explorer:
             Route("/api/lesson", self.lesson, methods=["POST"]),
             Route("/api/lesson/check", self.check, methods=["POST"]),
             Route("/api/plan", self.plan),
+            Route("/api/plan/loaded", self.plan_loaded_model),
             Route("/api/plan/known", self.plan_known_models),
             Route("/api/plan/heads", self.head_counts),
         ]
@@ -272,35 +275,38 @@ class Explorer:
         return _json(self.session.job_answer(name))
 
     async def lesson(self, request: Request) -> Response:
-        """The lesson's steps on {text}, for {layer}, {head} and {position} if they are given."""
-        from headwise.explorer.lesson.quiz import step_answer
-
+        """A {step} of the lesson on {text}, for {layer}, {head}, {position}, {other} if given."""
         body = api.read_body(api.LessonRequest, await request.body())
-        return _json([step_answer(step) for step in await self._steps(request, body)])
+        return await self._compute(
+            request, lambda progress: self._lesson(body).answer(body.step, progress)
+        )
 
     async def check(self, request: Request) -> Response:
-        """Whether {answer} is the right answer to the question in a lesson's {step}, and why."""
+        """Whether {answer} is right in a lesson's {step}: a hint on {attempt} 1, then why."""
         from headwise.explorer.lesson.quiz import check_answer
 
         body = api.read_body(api.LessonAnswerRequest, await request.body())
-        steps = {step.name: step for step in await self._steps(request, body)}
-        if body.step not in steps:
-            names = ", ".join(steps)
-            raise OptionError(f"step is {body.step[:40]!r}: choose one of {names}", option="step")
-        return _json(check_answer(steps[body.step], body.answer))
+        return await self._compute(
+            request,
+            lambda progress: check_answer(
+                self._lesson(body).step(body.step, progress), body.answer, body.attempt
+            ),
+        )
 
-    async def _steps(self, request: Request, body: api.LessonRequest) -> "tuple[LessonStep, ...]":
-        from headwise.explorer.lesson.lesson import lesson
+    def _lesson(self, body: api.LessonRequest) -> "Lesson":
+        """The lesson on the request's text, from memory if possible."""
+        from headwise.explorer.lesson.choice import Choice
+        from headwise.explorer.lesson.lesson import MAX_LESSONS, Lesson
 
         table, scored = self.session.scan_table, self.session.scored
-        place = {"layer": body.layer, "head": body.head, "position": body.position}
-        key = (body.text, place, table is not None)
-        if key != self._last_lesson[0]:
-            steps = await self.queue.run(
-                request, lambda _: lesson(scored, body.text, table=table, **place)
-            )
-            self._last_lesson = key, steps
-        return self._last_lesson[1]
+        choice = Choice(body.layer, body.head, body.position)
+        key = (body.text, body.other, choice, table is not None)
+        if key not in self._lessons:
+            made = Lesson(scored, body.text, choice=choice, other=body.other, table=table)
+            self._lessons[key] = made
+            if len(self._lessons) > MAX_LESSONS:
+                del self._lessons[next(iter(self._lessons))]  # the oldest
+        return self._lessons[key]
 
     async def plan(self, request: Request) -> Response:
         """Attention costs for ?d_model=, heads, kv_heads, d_key, layers, length, batch, dtype."""
@@ -312,8 +318,13 @@ class Explorer:
             d_key=query.d_key,
             num_layers=query.layers,
         )
+        shape = replace(shape, is_causal=query.is_causal)
         costs = plan(shape=shape, length=query.length, batch=query.batch, dtype=query.dtype[:20])
         return _json(msgspec.convert(costs.to_row(), api_types.PlanAnswer))
+
+    async def plan_loaded_model(self, request: Request) -> Response:
+        """The loaded model's attention costs, or why they are unknown."""
+        return _json(loaded_plan(self.session.scored))
 
     async def plan_known_models(self, request: Request) -> Response:
         """The known models and their attention costs."""
@@ -325,7 +336,14 @@ class Explorer:
         """Every head count that divides ?d_model=, with its drawbacks at ?length=."""
         query = api.read_values(api.PlanQuery, request.query_params)
         choices = [
-            api_types.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
+            api_types.HeadChoiceAnswer(
+                heads=choice.num_heads,
+                d_key=choice.d_key,
+                parameters=choice.plan.layer_parameters,
+                multiply_adds_per_token=choice.plan.per_token,
+                weight_matrix_bytes=choice.plan.weight_matrix_bytes,
+                remarks=list(choice.remarks),
+            )
             for choice in head_choices(query.d_model, length=query.length)
         ]
         return _json(choices)

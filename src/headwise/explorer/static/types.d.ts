@@ -86,6 +86,9 @@ export interface HeadAnswer {
 export interface HeadChoiceAnswer {
   heads: number;
   d_key: number;
+  parameters: number;
+  multiply_adds_per_token: number;
+  weight_matrix_bytes: number;
   remarks: string[];
 }
 
@@ -120,6 +123,12 @@ export interface LayerFacts {
   name: string;
   heads: number;
   kv_heads: number;
+}
+
+export interface LessonAnswer {
+  heading: Run[];
+  steps: StepTitle[];
+  step: StepAnswer;
 }
 
 export interface LessonHead {
@@ -250,6 +259,9 @@ export interface PlanAnswer {
   num_heads: number;
   num_kv_heads: number;
   d_key: number;
+  num_layers: number;
+  is_causal: boolean;
+  length: number;
   parameters_layer: number;
   parameters_attention: number;
   multiply_adds_per_token: number;
@@ -329,7 +341,6 @@ export interface RowFigure {
   entropy: number;
   largest: number;
   largest_word: number;
-  resting: number;
 }
 
 export interface Run {
@@ -442,6 +453,12 @@ export interface StepAnswer {
   figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure;
 }
 
+export interface StepTitle {
+  name: string;
+  title: string;
+  minutes: number;
+}
+
 export interface SwapFigure {
   text: string;
   words: StageWord[];
@@ -500,7 +517,6 @@ export interface WhyManyFigure {
   place: Place;
   weights: number[][];
   swap: SwapFigure | null;
-  compared: number[];
   rows: RowFigure[];
   average: RowFigure;
   mean_entropy: number;

@@ -1,0 +1,256 @@
+"""Step 7: what heads learned, and which we can spare.
+
+In: Facts, and the effects of silencing (silencing.py). Out: a LessonStep.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from headwise.explorer.lesson import figures
+from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.prose import Prose, Run, part, prose, term
+from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
+from headwise.explorer.lesson.silencing import DRAWS, Effects, Measured
+from headwise.explorer.lesson.token_text import number, percent, shown
+from headwise.formats import format_count, join_words
+
+ENOUGH = 0.9
+"""Cosine down to which a sentence's embedding counts as nearly the same."""
+NATS = 0.5
+"""Divergence up to which a prediction counts as nearly the same."""
+MAX_OPTIONS = 4
+
+
+def spare(facts: Facts, measured: Measured) -> LessonStep:
+    """The step on the roles of heads and the effect of silencing them."""
+    figure = _figure(facts, measured)
+    limit = _limit(figure)
+    return LessonStep(
+        name="spare",
+        title="What heads learned, and which we can spare",
+        minutes=2.0,
+        paragraphs=[_roles_paragraph(facts), _answer_paragraph(facts, figure)],
+        exercise=prose("Choose one head to silence it alone, or move the slider to silence the "
+                       "least missed heads together."),
+        question=_limit_question(figure, limit),
+        figures=figure,
+        after=_after(facts, figure),
+    )  # fmt: skip
+
+
+def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
+    alone, order = measured.alone, measured.order
+    rank = {index: len(order) - place for place, index in enumerate(order)}
+    names = [f"{layer}H{head}" for layer, head in measured.heads]
+    return figures.SpareFigure(
+        place=facts.place,
+        unit=alone.unit,
+        unchanged=measured.unchanged,
+        layers=list(facts.layers),
+        heads=[
+            figures.SpareHeadFigure(
+                head=facts.named_head(name),
+                rank=rank[index],
+                value=float(alone.values[index]),
+                effect=float(alone.effects[index]),
+                next=_next(alone, index),
+                likeliest=_likeliest(facts, alone, index),
+            )
+            for index, name in enumerate(names)
+        ],
+        order=order,
+        next=measured.next,
+        together=[_together(facts, measured, step) for step in range(len(measured.counts))],
+        draws=DRAWS,
+        weights=facts.every_row.tolist(),
+    )
+
+
+def _next(effects: Effects, run: int) -> list[float]:
+    return [] if effects.probabilities is None else effects.probabilities[run].tolist()
+
+
+def _likeliest(facts: Facts, effects: Effects, run: int) -> figures.NextFigure | None:
+    if effects.tops is None or effects.top_probabilities is None:
+        return None
+    return facts.token(int(effects.tops[run]), float(effects.top_probabilities[run]))
+
+
+def _together(facts: Facts, measured: Measured, step: int) -> figures.TogetherFigure:
+    effects, random = measured.together, measured.random
+    is_all = step == len(measured.counts) - 1
+    draws = [] if is_all else list(range(step * DRAWS, (step + 1) * DRAWS))
+    kept = 0
+    if random.tops is not None:
+        kept = sum(int(random.tops[draw]) == measured.top for draw in draws)
+    return figures.TogetherFigure(
+        count=measured.counts[step],
+        value=float(effects.values[step]),
+        effect=float(effects.effects[step]),
+        next=_next(effects, step),
+        likeliest=_likeliest(facts, effects, step),
+        random=[float(random.values[draw]) for draw in draws],
+        random_kept=kept,
+    )
+
+
+def _roles_paragraph(facts: Facts) -> Prose:
+    start = "Nobody gave the heads their jobs; they came about in training. "
+    if facts.roles is None:
+        return prose(start, "Some heads look one word back, some rest, some link a verb to its "
+                     "subject. Press Find roles in the tab Heads, and this step names such ",
+                     term("roles"), ".")  # fmt: skip
+    leads = Counter(roles[0] for roles in facts.roles.values() if roles)
+    without = sum(not roles for roles in facts.roles.values())
+    commonest = [f"{role} ({count})" for role, count in leads.most_common(3)]
+    total = sum(facts.layers.values())
+    told = f", the commonest are {join_words(commonest)}" if commonest else ""
+    return prose(
+        start, "A ", term("role"), " names where a head looks, measured on many texts. Of the "
+        f"{format_count(total, 'head')}{told}; {without} {'has' if without == 1 else 'have'} no "
+        "clear role."
+    )  # fmt: skip
+
+
+def _answer_paragraph(facts: Facts, figure: figures.SpareFigure) -> Prose:
+    start = prose("A role does not show that the model needs the head. So we ", term("silence"),
+                  " heads: a silent head adds nothing. Then the model reads the sentence again, "
+                  "and we compare its answer. ")  # fmt: skip
+    if figure.next:
+        top = figure.next[0]
+        return prose(start, "Here the answer is the next word: ", _token(top.token),
+                     f", {percent(top.probability)}.")  # fmt: skip
+    if figure.unit == "cosine":
+        return prose(start, "Here the answer is one long list of numbers for the whole sentence. "
+                     "We compare two such lists by their ", term("cosine"),
+                     ": 1 means that nothing has changed.")  # fmt: skip
+    if figure.unit == "loss":
+        return prose(
+            start, f"Here the answer is a loss, {number(figure.unchanged)} with all heads."
+        )
+    return prose(start, "Here the answer is a prediction for every token. The change is measured "
+                 "in nats: 0 means that nothing has changed.")  # fmt: skip
+
+
+def _token(text: str) -> Run:
+    return Run(shown(text), "word")
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """How many of the least missed heads can be silenced together until the answer changes."""
+
+    step: int
+    """Index of the last step that is still like the unchanged answer; -1 for none."""
+    rule: str
+    """When the answer counts as changed."""
+
+
+def _is_like(figure: figures.SpareFigure, step: figures.TogetherFigure) -> bool:
+    if figure.next and step.likeliest is not None:
+        return step.likeliest.token == figure.next[0].token
+    if figure.unit == "cosine":
+        return step.value >= ENOUGH
+    if figure.unit == "loss":
+        return step.effect <= 0.1 * abs(figure.unchanged)
+    return step.value <= NATS
+
+
+def _limit(figure: figures.SpareFigure) -> _Limit:
+    last = -1
+    for index, step in enumerate(figure.together):
+        if not _is_like(figure, step):
+            break
+        last = index
+    if figure.next:
+        rule = "until another next word becomes the likeliest"
+    elif figure.unit == "cosine":
+        rule = f"until the cosine falls below {ENOUGH}"
+    elif figure.unit == "loss":
+        rule = "until the loss moves by more than a tenth"
+    else:
+        rule = f"until the prediction moves by more than {NATS} nats"
+    return _Limit(last, rule)
+
+
+def _limit_question(figure: figures.SpareFigure, limit: _Limit) -> QuizQuestion:
+    steps, total = figure.together, len(figure.heads)
+    right = 0 if limit.step < 0 else steps[limit.step].count
+    counts = [0, *(step.count for step in steps)]
+    at = counts.index(right)
+    gap = max(1, len(counts) // 4)
+    near = [counts[(at + turn * gap) % len(counts)] for turn in range(1, MAX_OPTIONS)]
+    # one number stands for the step that contains it
+    wrong = [count for count in dict.fromkeys(near) if count != right]
+    median = sorted(head.effect for head in figure.heads)[total // 2]
+    return choice_question(
+        prose(f"We silence heads together, the least missed first, {limit.rule}. How many of the "
+              f"{format_count(total, 'head')} can be silent?"),
+        _count_text(right, total),
+        [_count_text(count, total) for count in wrong],
+        hint=prose(f"Silenced alone, half of the heads move the answer by {number(median)} or "
+                   "less. But small changes add up."),
+        why=_limit_sentence(figure, limit),
+    )  # fmt: skip
+
+
+def _count_text(count: int, total: int) -> str:
+    if count == 0:
+        return "0, none of them"
+    return f"{count:,}, all of them" if count == total else f"About {count:,}"
+
+
+def _limit_sentence(figure: figures.SpareFigure, limit: _Limit) -> Prose:
+    steps = figure.together
+    if limit.step < 0:
+        first = steps[0]
+        return prose(f"Already with {format_count(first.count, 'head')} silent, the answer has "
+                     f"changed: {_value(figure, first)}.")  # fmt: skip
+    last = steps[limit.step]
+    sentence = f"With the {last.count:,} least missed of {len(figure.heads):,} silent: "
+    return prose(sentence, f"{_value(figure, last)}. ", _random_sentence(figure, last))
+
+
+def _value(figure: figures.SpareFigure, step: figures.TogetherFigure) -> str:
+    if figure.next and step.likeliest is not None:
+        token, share = shown(step.likeliest.token), percent(step.likeliest.probability)
+        return f"next word {token}, {share}"
+    if figure.unit == "cosine":
+        return f"cosine {step.value:.2f}"
+    return f"{'loss' if figure.unit == 'loss' else 'nats'} {number(step.value)}"
+
+
+def _random_sentence(figure: figures.SpareFigure, step: figures.TogetherFigure) -> Prose:
+    if not step.random:
+        return prose()
+    start = f"With {step.count:,} heads picked at random, ten times: "
+    if figure.next:
+        return prose(start, "the likeliest word stays ", _token(figure.next[0].token),
+                     f" in {step.random_kept} of 10.")  # fmt: skip
+    low, high = min(step.random), max(step.random)
+    if figure.unit == "cosine":
+        return prose(start, f"{low:.2f} to {high:.2f}.")
+    return prose(start, f"{number(low)} to {number(high)}.")
+
+
+def _after(facts: Facts, figure: figures.SpareFigure) -> list[Prose]:
+    most = figure.heads[figure.order[-1]]
+    mine = next(head for head in figure.heads if head.head.name == facts.name)
+    total = len(figure.heads)
+    paragraphs = []
+    if total > 1:
+        others = "" if mine is most else (
+            f" {facts.name}, the head that you followed, is number {mine.rank} of {total} in this "
+            "ranking."
+        )  # fmt: skip
+        paragraphs.append(
+            prose("Heads differ in worth. The most missed is ",
+                  part(most.head.name, f"head {most.head.name}"), f".{others} Many can go almost "
+                  "unnoticed, because others carry nearly the same, or because they rest.")
+        )  # fmt: skip
+    paragraphs.append(
+        prose("Read this with care. The order was measured on this one sentence; another sentence "
+              "needs other heads. And two heads with the same job both look spare, until both are "
+              "silent. To cut heads for good, headwise prune judges them together on many texts.")
+    )  # fmt: skip
+    return paragraphs
