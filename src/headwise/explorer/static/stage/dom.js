@@ -89,7 +89,6 @@ export function toNode(described) {
  */
 function escapeXml(text) {
   return text
-    .toWellFormed()
     .replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, "\uFFFD")
     .replace(/&/g, "&amp;")
     .replace(/</g, "&lt;")

@@ -2,6 +2,8 @@
 /** Which links of a word are drawn, and how many are left out. Draws nothing. */
 import { rounded } from "./numbers.js";
 
+/** @import {StageWord} from "../types.js" */
+
 /** Smallest share that is drawn, in whole percents: one head, and several at once. */
 export const DRAWN = 5;
 export const DRAWN_OVERLAID = 10;
@@ -52,16 +54,17 @@ export function restingPlaces(words, restsOnFirst) {
  * @param {number} [options.threshold] smallest share drawn, in whole percents
  * @param {number} [options.most]
  * @param {boolean[]} [options.rests] resting places; none by default
+ * @param {boolean[]} [options.hidden] words that are not shown: their links are not counted
  * @param {boolean} [options.isCausal] whether words after `at` are out of sight
  * @returns {{drawn: Link[], resting: Link[], self: Link | null, restCount: number,
  *   restShare: number, isLimit: boolean}} `drawn` and `resting` are strongest first
  */
 export function chooseLinks(row, words, at, options = {}) {
-  const { threshold = DRAWN, most = MOST, rests = [], isCausal = false } = options;
+  const { threshold = DRAWN, most = MOST, rests = [], hidden = [], isCausal = false } = options;
   /** @type {Link[]} */
   const links = [];
   for (let to = 0; to < words.length; to++) {
-    const isUnseen = isCausal && row[to] === 0;
+    const isUnseen = hidden[to] || (isCausal && row[to] === 0);
     if (!isUnseen) links.push({ at: at ?? -1, to, share: row[to] });
   }
   const self = links.find((link) => link.to === at && rounded(link.share) >= threshold) ?? null;

@@ -1,0 +1,88 @@
+// @ts-check
+/**
+ * Everything on the stage, computed: arcs, shares on them, cells and the states of words.
+ *
+ * In: a picture and its layout. Out: a scene, which draw.js turns into SVG. Draws nothing itself,
+ * and so can be tested without a browser.
+ */
+import { deckArcs } from "./arcs.js";
+import { deckCells, deckChanges, deckLetters } from "./cells.js";
+import { LABEL, WRITTEN, placeLabels } from "./labels.js";
+import { percent, rounded } from "./numbers.js";
+import { sidesOf } from "./picture.js";
+import { deckWords } from "./words.js";
+
+/** @import {Arc} from "./arcs.js" */
+/** @import {Cell, Note} from "./cells.js" */
+/** @import {Layout} from "./layout.js" */
+/** @import {Measure} from "./measure.js" */
+/** @import {Picture} from "./picture.js" */
+/** @import {Spot} from "./labels.js" */
+/** @import {WordState} from "./words.js" */
+
+/**
+ * @typedef {object} Label a share on an arc
+ * @property {string} key of its arc
+ * @property {Spot} spot
+ * @property {string} text
+ * @property {string} colour
+ */
+
+/**
+ * @typedef {object} Scene
+ * @property {Arc[]} arcs in drawing order
+ * @property {Label[]} labels
+ * @property {Cell[]} cells
+ * @property {Note[]} notes letters of rows and signed changes
+ * @property {WordState[][]} words by deck, by word that looks
+ * @property {WordState[] | null} columns the words looked at, if they are others
+ */
+
+/** @param {Arc[]} arcs @param {Layout} layout @param {Measure} measure @returns {Label[]} */
+function labelsOf(arcs, layout, measure) {
+  if (layout.shape === "wrapped") return [];
+  const own = arcs.filter((arc) => arc.kind !== "faint" && arc.kind !== "plain");
+  own.sort((one, other) => other.share - one.share);
+  const lanes = own.map((arc) => {
+    const text = rounded(arc.share) >= WRITTEN ? percent(arc.share) : "";
+    const width = text ? measure.label(text, LABEL.size, LABEL.weight) : 0;
+    const thickness = arc.widths.landing;
+    return { curve: arc.curve, thickness, arrowWidth: arc.arrow.width, text, width };
+  });
+  const spots = placeLabels(lanes, layout.width);
+  return own.flatMap((arc, index) => {
+    const spot = spots[index];
+    if (!spot) return [];
+    return [{ key: arc.key, spot, text: lanes[index].text, colour: arc.colour }];
+  });
+}
+
+/**
+ * @param {Picture} picture
+ * @param {Layout} layout
+ * @param {Measure} measure
+ * @returns {Scene}
+ */
+export function makeScene(picture, layout, measure) {
+  const sides = sidesOf(picture);
+  const byDeck = sides.map((side, index) => {
+    const deck = layout.decks[index];
+    const arcs = deckArcs(picture, side, deck, layout);
+    return {
+      arcs,
+      labels: labelsOf(arcs, layout, measure),
+      cells: deckCells(picture, side, deck, layout, measure),
+      letters: deckLetters(picture, side, deck, layout),
+      words: deckWords(picture, side, "rows"),
+      columns: side.isCross ? deckWords(picture, side, "columns") : null,
+    };
+  });
+  return {
+    arcs: byDeck.flatMap(({ arcs }) => arcs),
+    labels: byDeck.flatMap(({ labels }) => labels),
+    cells: byDeck.flatMap(({ cells }) => cells),
+    notes: [...byDeck.flatMap(({ letters }) => letters), ...deckChanges(picture, layout)],
+    words: byDeck.map(({ words }) => words),
+    columns: byDeck[0].columns,
+  };
+}

@@ -1,0 +1,223 @@
+// @ts-check
+/**
+ * One sentence (or a pair) with its arcs and row of shares; nothing else. picture_notes.js has the
+ * notes that stand below it.
+ *
+ * In: a picture. Out: calls of `on` when a word is hovered, locked or gone to. Decides nothing about
+ * what is chosen; the view does, and shows the next picture.
+ */
+import { make } from "./dom.js";
+import { Drawing } from "./drawing.js";
+import { layOut } from "./layout.js";
+import { browserMeasure } from "./measure.js";
+import { wordLabel } from "./picture_notes.js";
+import { sidesOf } from "./picture.js";
+import { makeScene } from "./scene.js";
+import { REST, WordLayer } from "./word_layer.js";
+
+/** @import {Layout} from "./layout.js" */
+/** @import {Picture} from "./picture.js" */
+
+/**
+ * @typedef {object} Listener
+ * @property {(word: number | null) => void} hover after the pointer has rested on a word, or left
+ * @property {(word: number | null) => void} lock a click; null unlocks
+ * @property {(word: number) => void} go an arrow key, or a click on a tab of the window
+ */
+
+/** Labels for screen readers name links in texts of at most this many words. */
+const LABELLED = 60;
+
+export class Stage {
+  /**
+   * @param {HTMLElement} el
+   * @param {Listener} on
+   */
+  constructor(el, on) {
+    this.el = el;
+    this.on = on;
+    /** @type {Picture | null} */
+    this.picture = null;
+    /** @type {Layout | null} */
+    this.layout = null;
+    this.layoutKey = "";
+    this.labelTimer = 0;
+    this.hoverTimer = 0;
+    /** @type {number | null} */
+    this.hovered = null;
+    this.drawing = new Drawing();
+    this.words = make("div", { class: "hw-words" });
+    this.picturePlace = make("div", { class: "hw-picture" }, this.drawing.element, this.words);
+    this.layers = [new WordLayer(this.words), new WordLayer(this.words)];
+    this.columnLayer = new WordLayer(this.words, true);
+    el.classList.add("hw-stage");
+    if (!el.hasAttribute("role")) el.setAttribute("role", "group");
+    el.replaceChildren(this.picturePlace);
+    this.#listen();
+    this.resizer = new ResizeObserver(() => this.#draw(false));
+    this.resizer.observe(el);
+  }
+
+  /**
+   * Draw a picture. Arcs move from what was drawn before, unless motion is reduced.
+   * @param {Picture} picture
+   */
+  show(picture) {
+    const isSameText = this.picture?.words === picture.words;
+    const isSameHead = isSameText && this.picture?.heads === picture.heads;
+    this.picture = picture;
+    this.#draw(true);
+    if (!isSameHead || !this.labelTimer) {
+      clearTimeout(this.labelTimer);
+      this.labelTimer = window.setTimeout(() => this.#label(), 0);
+    }
+  }
+
+  /** Remove everything. */
+  destroy() {
+    clearTimeout(this.labelTimer);
+    clearTimeout(this.hoverTimer);
+    this.resizer.disconnect();
+    this.drawing.destroy();
+    this.el.replaceChildren();
+  }
+
+  /** @param {boolean} moves */
+  #draw(moves) {
+    const { picture } = this;
+    if (!picture || !this.el.clientWidth) return;
+    const measure = browserMeasure();
+    const isNew = this.#layOut(picture);
+    const layout = /** @type {Layout} */ (this.layout);
+    const scene = makeScene(picture, layout, measure);
+    this.drawing.show(scene, picture, layout, moves);
+    scene.words.forEach((states, side) => {
+      this.layers[side].colour(states, side === 0 ? picture.locked : null);
+    });
+    if (scene.columns) this.columnLayer.colour(scene.columns, null);
+    if (isNew) this.#label();
+    this.layers[0].setStop(picture.locked ?? picture.word ?? 0);
+  }
+
+  /**
+   * Lay the words out again if text, width or font have changed.
+   * @param {Picture} picture
+   * @returns {boolean} whether they have
+   */
+  #layOut(picture) {
+    const root = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
+    const width = (16 * this.el.clientWidth) / root;
+    const { words, columns, heads, hidesSpecial, next, shape = "auto" } = picture;
+    const pair = picture.pair && { words: picture.pair.words, aligned: picture.pair.aligned };
+    const request = {
+      words,
+      columns,
+      heads: Math.max(1, heads.length),
+      hidesSpecial,
+      pair,
+      next,
+      shape,
+    };
+    const key = JSON.stringify([request, width]);
+    if (key === this.layoutKey) return false;
+    this.layoutKey = key;
+    const layout = layOut(request, browserMeasure(), width);
+    this.layout = layout;
+    this.picturePlace.style.height = `${layout.height / 16}rem`;
+    this.el.classList.toggle("hw-is-vertical", layout.shape === "vertical");
+    this.el.classList.toggle("hw-is-wrapped", layout.shape === "wrapped");
+    this.words.classList.toggle("hw-wrapped", layout.shape === "wrapped");
+    sidesOf(picture).forEach((side, index) => {
+      const deck = layout.decks[index];
+      this.layers[index].place(side.rows, deck.rows, deck, layout, index);
+      if (side.isCross) this.columnLayer.place(side.columns, deck.columns, deck, layout, index);
+    });
+    if (!pair) this.layers[1].place([], [], layout.decks[0], layout, 1);
+    if (!columns) this.columnLayer.place([], [], layout.decks[0], layout, 0);
+    return true;
+  }
+
+  /** Name the words for screen readers. */
+  #label() {
+    const { picture } = this;
+    if (!picture) return;
+    sidesOf(picture).forEach((side, index) => {
+      const isShort = side.rows.length <= LABELLED;
+      this.layers[index].label((at) =>
+        isShort || at === side.word ? wordLabel(picture, side, at) : side.rows[at].text,
+      );
+    });
+  }
+
+  /**
+   * Index of the word in the first sentence that an element belongs to; null if there is none.
+   * @param {EventTarget | null} target
+   * @returns {number | null}
+   */
+  #wordAt(target) {
+    const button = target instanceof Element ? target.closest("button.hw-button") : null;
+    if (!(button instanceof HTMLElement)) return null;
+    const at = Number(button.dataset.word);
+    if (button.dataset.side === "0") return at;
+    const couple = this.picture?.pair?.aligned.find(([, second]) => second === at);
+    return couple?.[0] ?? null;
+  }
+
+  #listen() {
+    const { words } = this;
+    words.addEventListener("pointerover", (event) => {
+      if (event.pointerType !== "touch") this.#rest(this.#wordAt(event.target));
+    });
+    words.addEventListener("pointerleave", (event) => {
+      if (event.pointerType !== "touch") this.#rest(null);
+    });
+    words.addEventListener("click", (event) => {
+      const word = this.#wordAt(event.target);
+      if (word !== null) this.on.lock(word === this.picture?.locked ? null : word);
+    });
+    words.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  /**
+   * The pointer is on a word, or on none. It counts after it has rested.
+   * @param {number | null} word
+   */
+  #rest(word) {
+    clearTimeout(this.hoverTimer);
+    if (word === this.hovered) return;
+    this.hoverTimer = window.setTimeout(() => {
+      this.hovered = word;
+      this.on.hover(word);
+    }, REST);
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "Escape" && this.picture?.locked !== null) {
+      event.preventDefault();
+      this.on.lock(null);
+      return;
+    }
+    const at = this.#wordAt(event.target);
+    const shown = (this.layout?.decks[0].rows ?? []).flatMap((box) => (box ? [box.at] : []));
+    if (at === null || !shown.length) return;
+    const place = shown.indexOf(at);
+    const forward = this.layout?.isMirrored ? -1 : 1;
+    const isVertical = this.layout?.shape === "vertical";
+    /** @type {Record<string, number>} */
+    const steps = {
+      ArrowRight: place + forward,
+      ArrowLeft: place - forward,
+      Home: 0,
+      End: shown.length - 1,
+      ...(isVertical ? { ArrowDown: place + 1, ArrowUp: place - 1 } : {}),
+    };
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    const next = shown[Math.min(shown.length - 1, Math.max(0, steps[event.key]))];
+    this.on.go(next);
+    this.layers[0].setStop(next);
+    this.layers[0].focus(next);
+  }
+}
