@@ -25,8 +25,7 @@ export function build(el) {
     field: make("textarea", { "aria-label": "Sentence", rows: 2, spellcheck: "false" }),
     cancel: button("Cancel"),
     stage: make("div", { class: "wi-stage", "aria-labelledby": "whatif-title" }),
-    left: make("p", {}),
-    right: make("p", {}),
+    note: make("p", { class: "wi-note" }),
     generated: make("section", { class: "wi-generation", "aria-label": "Generated text" }),
     gridTitle: make("h3", { class: "wi-title" }),
     grid: make("div", { class: "wi-grid" }),
@@ -62,7 +61,7 @@ export function build(el) {
     make("div", { class: "wi-top" }, title, tools),
     parts.editor,
     parts.stage,
-    make("div", { class: "wi-notes" }, parts.left, parts.right),
+    parts.note,
     parts.generated,
     make(
       "div",

@@ -21,7 +21,7 @@ import { HeadFactor } from "./head_factor.js";
 import { describeCut, keptSentence } from "./keeping.js";
 import { SentenceList } from "./sentence_list.js";
 import { build } from "./whatif_dom.js";
-import { chosenWord, hidden, notes, stagePicture, switches } from "./whatif_picture.js";
+import { chosenWord, extraNote, hidden, stagePicture, switches } from "./whatif_picture.js";
 import { predictionHead, similarityHead } from "./whatif_sentences.js";
 
 const TITLES = {
@@ -378,9 +378,7 @@ export class WhatIfPanel {
     });
     this.stage?.show(picture);
     this.markGenerated(marked === null ? null : marked - hidden(rows.length));
-    const { left, right } = notes(picture, hidden(rows.length), isLine);
-    fill(parts.left, left);
-    parts.right.textContent = right;
+    parts.note.textContent = extraNote(hidden(rows.length), isLine);
   }
 
   /** Underline the generated words. @param {number | null} first */

@@ -1,19 +1,15 @@
 // @ts-check
-/** What the stage shows in What if: one head's links from one word, and the notes below. */
+/** What the stage shows in What if: one head's links from one word. */
 
 /** @import {StageWord, TextAnswer} from "../types.js" */
 /** @import {TextData} from "../stage/data.js" */
 /** @import {Host} from "../stage/host.js" */
-/** @import {Part, Word} from "../stage/sentences.js" */
-/** @import {Picture} from "../stage/stage.js" */
+/** @import {Picture} from "../stage/picture.js" */
 
 import { roleColour, rolesOf } from "../stage/frame.js";
-import { chooseLinks, DRAWN, restingPlaces } from "../stage/links.js";
-import { restNote } from "../stage/sentences.js";
 
 /** Words of a long text on the stage: its end, which the next word follows. */
 const SHOWN = 40;
-const ORDINALS = ["first", "second", "third", "fourth", "fifth"];
 
 /** Switches of the weights in the address. @param {Host} host */
 export const switches = (host) => ({
@@ -82,44 +78,12 @@ export function stagePicture({ host, data, head, isOff, word, locked, next }) {
 }
 
 /**
- * A word as a sentence names it: "the last to" where the text has it more than once.
- * @param {StageWord[]} words @param {number} at
- * @returns {Part[]}
+ * What the stage's own notes leave out.
+ * @param {number} before number of words that are not on the stage @param {boolean} isGenerated
  */
-export function namedWord(words, at) {
-  const places = words.flatMap(({ text }, place) => (text === words[at].text ? [place] : []));
-  /** @type {Word} */
-  const word = { word: words[at].text, colour: "" };
-  if (places.length === 1) return [word];
-  if (at === places.at(-1)) return ["the last ", word];
-  const which = ORDINALS[places.indexOf(at)];
-  return which ? [`the ${which} `, word] : [word];
-}
-
-/**
- * Notes below the row: where the head looks, and what is not drawn.
- * @param {Picture} picture @param {number} before number of words that are not on the stage
- * @param {boolean} isGenerated
- * @returns {{left: Part[], right: string}}
- */
-export function notes(picture, before, isGenerated) {
-  const [head] = picture.heads;
-  const { word, words } = picture;
-  const row = word === null ? null : head.row(word);
-  if (word === null || !row) return { left: [], right: "" };
-  const from = namedWord(words, word);
-  const was = ["Dashed and hollow: where ", head.name, " looked, from "];
-  /** @type {Part[]} */
-  const left = head.isOff
-    ? [...was, ...from, ", before it was switched off."]
-    : [`Where ${head.name} looks from `, ...from, "."];
-  if (isGenerated) left.push(" Generated words are underlined; all heads are on in this picture.");
-  if (before) left.push(` The first ${before.toLocaleString("en")} words are not shown.`);
-  const columns = picture.columns ?? words;
-  const rests = restingPlaces(columns, picture.restsOnFirst && !picture.columns);
-  const options = { rests, isCausal: picture.restsOnFirst || before > 0 };
-  const at = picture.columns ? null : word;
-  const { restCount: count, restShare: share, isLimit } = chooseLinks(row, columns, at, options);
-  const said = { hasFaint: false, undrawn: [], count, share, isLimit, threshold: DRAWN / 100 };
-  return { left, right: restNote(said) };
+export function extraNote(before, isGenerated) {
+  const parts = [];
+  if (isGenerated) parts.push("Generated words are underlined; the arcs show the model with all heads on.");
+  if (before) parts.push(`The first ${before.toLocaleString("en")} words are not shown.`);
+  return parts.join(" ");
 }
