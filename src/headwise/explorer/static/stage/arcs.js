@@ -48,7 +48,7 @@ const FACTOR = { line: 18, vertical: 15, plain: 9, faint: 4 };
 /** A dashed line to a resting place is at most this wide. */
 const WIDEST_REST = 6;
 /** Space between a word and the arcs at its side, on a phone. */
-const BESIDE = { start: 8, end: 13 };
+const BESIDE = { start: 13, end: 13 };
 
 /**
  * Smallest share that is drawn.

@@ -16,8 +16,8 @@ import { SANS, SERIF } from "./measure.js";
 
 /** Ribbons narrower than this are a single dashed line when their head is off. */
 const HOLLOW = 6;
-/** A pill reaches this far beyond its word, and is this much lower than the word's box. */
-export const PILL = { beyond: 7, lower: 4 };
+/** A pill reaches this far beyond its word, in heights of the word's box, and at most so far. */
+const PILL = { part: 0.132, beyond: 7, lower: 4 };
 /** Middle of a line of text to its baseline, in font sizes. */
 const BASELINE = { serif: 0.36, sans: 0.36 };
 /** Height of a chip. */
@@ -135,7 +135,7 @@ export function arcShape(arc, picture, id) {
 export function labelShape({ spot, text, colour }, picture) {
   const { x, y, w, onArc } = spot;
   const { ground } = GROUNDS[picture.theme];
-  const pill = { x: x - w / 2 - 8, y: y - 16, width: w + 16, height: 32, rx: 8, fill: ground };
+  const pill = { x: x - w / 2 - 7, y: y - 15, width: w + 14, height: 30, rx: 8, fill: ground };
   const font = { "font-family": SANS, "font-size": LABEL.size, "font-weight": LABEL.weight };
   const place = { x, y: y + BASELINE.sans * LABEL.size, "text-anchor": "middle", fill: colour };
   return shape(
@@ -183,7 +183,8 @@ export function noteShape({ x, y, text, mark, colour, size }) {
  */
 export function pillOf(box, isChip) {
   if (isChip) return { x: box.x, y: box.y + (box.h - CHIP) / 2, w: box.w, h: CHIP };
-  const { beyond, lower } = PILL;
+  const { lower } = PILL;
+  const beyond = Math.min(PILL.beyond, PILL.part * box.h);
   return { x: box.x - beyond, y: box.y + lower, w: box.w + 2 * beyond, h: box.h - 2 * lower };
 }
 
