@@ -8,21 +8,16 @@
 
 import * as api from "./api.js";
 import { AXES, isAxis, PlanChart } from "./plan/plan_chart.js";
-import { inBytes, short, timesAs } from "./plan/plan_numbers.js";
+import { headline, kicker, REMARKS, SHARED, summary } from "./plan/plan_sentences.js";
 import * as sizes from "./plan/plan_sizes.js";
 import { choiceTable, costTable } from "./plan/plan_tables.js";
 import { make } from "./stage/dom.js";
-import { many } from "./stage/sentences.js";
 
 /** Milliseconds without a change before the costs are asked for. */
 const REST = 50;
 /** Costs of a model that reads both ways: it has no KV cache. */
 const USUAL_AXES = ["parameters_attention", "cache_bytes"],
   AXES_BOTH_WAYS = ["parameters_attention", "multiply_adds_per_token"];
-const SHARED =
-  "However many heads share the width, one layer has the same parameters and multiply-adds. " +
-  "The heads get smaller, and the weights of one layer take more memory.";
-
 export class PlanPanel {
   /** @param {ModelAnswer} about @param {Page} page */
   constructor(about, page) {
@@ -79,7 +74,11 @@ export class PlanPanel {
           {},
           make("h3", { class: "pl-title" }, "Sizes"),
           make("label", { class: "pl-from" }, "Start from ", this.from),
-          make("div", { class: "pl-sliders" }, ...sizes.SLIDERS.flatMap((each) => this.slider(each))),
+          make(
+            "div",
+            { class: "pl-sliders" },
+            ...sizes.SLIDERS.flatMap((each) => this.slider(each)),
+          ),
           this.direction(),
         ),
         make("div", {}, make("div", { class: "pl-axes" }, across, up), plot),
@@ -87,13 +86,19 @@ export class PlanPanel {
       make(
         "div",
         { class: "pl-columns pl-tables" },
-        make("div", {}, make("h3", { class: "pl-title" }, "What attention costs, in bfloat16"), this.costs),
+        make(
+          "div",
+          {},
+          make("h3", { class: "pl-title" }, "What attention costs, in bfloat16"),
+          this.costs,
+        ),
         make(
           "div",
           {},
           make("h3", { class: "pl-title" }, "What many heads cost"),
           make("p", { class: "pl-note" }, SHARED),
           this.choices,
+          make("p", { class: "pl-note" }, REMARKS),
         ),
       ),
     );
@@ -155,25 +160,27 @@ export class PlanPanel {
     return /** @type {Axis[]} */ (asked.length === 2 && asked.every(isAxis) ? asked : usual);
   }
 
-  /** @param {Set<string>} [_] */
-  async show(_) {
-    try {
-      if (!this.known || !this.loaded) {
-        const answers = await Promise.all([api.get("/api/plan/known"), api.get("/api/plan/loaded")]);
-        const [known, loaded] = /** @type {[PlanAnswer[], LoadedPlanAnswer]} */ (answers);
-        if (this.known) return this.show();
-        this.known = known;
-        this.loaded = loaded;
-        if (loaded.plan) {
-          loaded.plan.name = this.about.title;
-          this.usual = sizes.sizesOf(loaded.plan);
-        }
-        this.listModels();
-      }
-    } catch (error) {
-      return this.page.fail(error);
+  /** Fetch the known models and the loaded one, once. */
+  async load() {
+    const answers = await Promise.all([api.get("/api/plan/known"), api.get("/api/plan/loaded")]);
+    const [known, loaded] = /** @type {[PlanAnswer[], LoadedPlanAnswer]} */ (answers);
+    if (this.known) return;
+    this.known = known.filter(({ name }) => name !== this.about.name || !loaded.plan);
+    this.loaded = loaded;
+    if (loaded.plan) {
+      loaded.plan.name = this.about.title;
+      this.usual = sizes.sizesOf(loaded.plan);
     }
-    this.asked ||= 0;
+    this.listModels();
+  }
+
+  async show() {
+    try {
+      if (!this.known) await this.load();
+    } catch (error) {
+      await this.page.fail(error);
+      return;
+    }
     this.move(sizes.readSizes(this.host.get("plan"), this.usual));
     this.draw();
   }
@@ -260,36 +267,12 @@ export class PlanPanel {
     document.body.dataset.planned = String(plan.parameters_attention);
   }
 
-  /** @param {PlanAnswer} plan @param {PlanAnswer | null} loaded */
+  /** @param {PlanAnswer} plan @param {PlanAnswer | null} loaded null if it is the loaded model */
   say(plan, loaded) {
-    const { heads, d_model: width, layers, length, batch } = this.sizes;
-    const isEven = width % heads === 0 || this.sizes.d_key > 0;
-    if (this.kicker)
-      this.kicker.textContent = loaded
-        ? `Beside ${this.about.title}, the loaded model`
-        : this.loaded?.plan
-          ? "The loaded model"
-          : (this.loaded?.why ?? "");
-    const size = `${many(heads, "head")} of ${plan.d_key}`;
-    if (this.headline)
-      this.headline.textContent = loaded
-        ? `${size} on a width of ${width.toLocaleString("en")}`
-        : `${plan.name}: ${size}`;
-    const often = batch > 1 ? ` and ${batch.toLocaleString("en")} sequences` : "";
-    const cache = plan.cache_bytes
-      ? `The KV cache takes ${inBytes(plan.cache_bytes)} for ${length.toLocaleString("en")} tokens${often}.`
-      : "It reads both ways and has no KV cache.";
-    const ratio = loaded
-      ? `, ${timesAs(plan.parameters_attention / loaded.parameters_attention)} the loaded model\u2019s`
-      : "";
-    const uneven = isEven
-      ? ""
-      : ` ${heads} heads do not share a width of ${width.toLocaleString("en")} evenly: each has ` +
-        `${plan.d_key} numbers.`;
-    if (this.sub)
-      this.sub.textContent =
-        `${short(plan.parameters_attention)} parameters of attention in ${many(layers, "layer")}` +
-        `${ratio}. ${cache}${uneven}`;
+    const why = this.loaded?.why ?? "";
+    if (this.kicker) this.kicker.textContent = kicker(this.about.title, loaded, why);
+    if (this.headline) this.headline.textContent = headline(plan, loaded, Boolean(why));
+    if (this.sub) this.sub.textContent = summary(plan, loaded, this.sizes);
   }
 
   light() {

@@ -27,7 +27,11 @@ export const isAxis = (text) => text in AXES;
 
 /** A cost as printed. @param {Axis} axis @param {number} value */
 export const print = (axis, value) =>
-  axis.endsWith("bytes") ? inBytes(value) : axis.includes("para") || axis.includes("multi") ? short(value) : value.toLocaleString("en");
+  axis.endsWith("bytes")
+    ? inBytes(value)
+    : axis.includes("para") || axis.includes("multi")
+      ? short(value)
+      : value.toLocaleString("en");
 
 /**
  * Position of each point's name: right, left, above or below the point, wherever it covers no point
@@ -86,7 +90,7 @@ export class PlanChart {
     const points = every.filter((point) => point[across] > 0 && point[up] > 0);
     this.shown = { points, across, up };
     const isMissing = !points.length || points[0].kind !== "own";
-    const why = `${own.name} has ${print(up, own[up]) === "none" ? "no KV cache" : "no such cost"}, so it is not in this chart. `;
+    const why = `${own.name} reads both ways and has no KV cache, so it is not in this chart. `;
     this.note.textContent =
       (isMissing ? why : "") +
       "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens.";
@@ -115,7 +119,11 @@ export class PlanChart {
     for (let at = left; at <= right; at++)
       ticks.push(
         svg("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 2 * EDGE, y2: tall - BELOW }),
-        svg("text", { x: x(10 ** at), y: tall - BELOW + 18, "text-anchor": "middle" }, short(10 ** at)),
+        svg(
+          "text",
+          { x: x(10 ** at), y: tall - BELOW + 18, "text-anchor": "middle" },
+          short(10 ** at),
+        ),
       );
     for (let at = low; at <= high; at++)
       ticks.push(
@@ -126,13 +134,24 @@ export class PlanChart {
     const dots = points.map((point, at) =>
       svg(
         "circle",
-        { class: `pl-${point.kind}`, cx: places[at][0], cy: places[at][1], r: point.kind === "known" ? 4.5 : 7 },
+        {
+          class: `pl-${point.kind}`,
+          cx: places[at][0],
+          cy: places[at][1],
+          r: point.kind === "known" ? 4.5 : 7,
+        },
         svg("title", {}, `${point.name}: ${print(across, point[across])}, ${print(up, point[up])}`),
       ),
     );
-    const names = placeNames(places, points.map(({ name }) => name), wide);
+    const names = placeNames(
+      places,
+      points.map(({ name }) => name),
+      wide,
+    );
     const labels = names.flatMap((place, at) =>
-      place ? [svg("text", { ...place, class: `pl-name pl-${points[at].kind}` }, points[at].name)] : [],
+      place
+        ? [svg("text", { ...place, class: `pl-name pl-${points[at].kind}` }, points[at].name)]
+        : [],
     );
     const [own] = points;
     const label =
@@ -145,7 +164,11 @@ export class PlanChart {
         ...ticks,
         ...dots.reverse(), // the planned one is on top
         ...labels,
-        svg("text", { class: "pl-axis", x: wide - EDGE, y: tall - 6, "text-anchor": "end" }, `${AXES[across]} \u2192`),
+        svg(
+          "text",
+          { class: "pl-axis", x: wide - EDGE, y: tall - 6, "text-anchor": "end" },
+          `${AXES[across]} \u2192`,
+        ),
         svg("text", { class: "pl-axis", x: 0, y: 14 }, `\u2191 ${AXES[up]}`),
       ),
     );

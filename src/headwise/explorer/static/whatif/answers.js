@@ -136,6 +136,6 @@ export class Answers {
   /** @param {string} text @returns {Promise<string[] | null>} */
   async search(text) {
     const answer = await this.start("search", "/api/whatif/search", { text });
-    return answer && /** @type {FoundHeadsAnswer} */ (answer).heads;
+    return answer ? /** @type {FoundHeadsAnswer} */ (answer).heads : null;
   }
 }

@@ -56,7 +56,10 @@ export const offHeads = (factors) =>
 export const scaledHeads = (factors) =>
   [...factors].filter(([, factor]) => factor !== 0).map(([name]) => name);
 
-/** "3 of 270 heads off", "1 of 72 heads off, 1 scaled". @param {Factors} factors @param {number} all */
+/**
+ * "3 of 270 heads off", "1 of 72 heads off, 1 scaled".
+ * @param {Factors} factors @param {number} all
+ */
 export function countChanged(factors, all) {
   const off = offHeads(factors).length,
     scaled = scaledHeads(factors).length;

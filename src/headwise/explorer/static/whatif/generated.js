@@ -59,7 +59,8 @@ export class Generated {
       ...(changed ? [line("after", changed)] : []),
       ...(isSame ? [make("p", { class: "wi-same" }, "Both lines are the same.")] : []),
     );
-    if (had) /** @type {HTMLElement | null} */ (this.el.querySelector(`[data-side=${had}]`))?.focus();
+    if (had)
+      /** @type {HTMLElement | null} */ (this.el.querySelector(`[data-side=${had}]`))?.focus();
   }
 
   /**
@@ -91,4 +92,6 @@ const HOW = "always the likeliest word, to the end of the sentence";
 
 /** The end of a long prompt. @param {string} prompt */
 const shorten = (prompt) =>
-  prompt.length > 120 ? `\u2026${prompt.slice(prompt.lastIndexOf(" ", prompt.length - 80))}` : prompt;
+  prompt.length > 120
+    ? `\u2026${prompt.slice(prompt.lastIndexOf(" ", prompt.length - 80))}`
+    : prompt;

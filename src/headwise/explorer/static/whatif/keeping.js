@@ -1,5 +1,5 @@
 // @ts-check
-/** Sentences on cutting the heads that are off: what it saves, why it is impossible, what was kept. */
+/** Sentences on cutting the heads that are off: the savings, the reason against it, the file. */
 
 /** @import {ModelAnswer, WhatIfAnswer} from "../types.js" */
 

@@ -7,31 +7,20 @@
 
 import * as api from "../api.js";
 import { TextData } from "../stage/data.js";
-import { allHeads, chosenHeads, hasHead, restColour, roleColour, rolesOf } from "../stage/frame.js";
+import { allHeads, chosenHeads, hasHead } from "../stage/frame.js";
 import { Grid } from "../stage/grid.js";
 import { Legend } from "../stage/legend.js";
-import { fill, listed, NO_ROLE, NOT_MEASURED, plain } from "../stage/sentences.js";
-import { shades } from "../stage/shades.js";
 import { Stage } from "../stage/stage.js";
 import { Answers } from "./answers.js";
-import { Bars, predictionRows, similarityRows } from "./bars.js";
+import { Bars } from "./bars.js";
 import * as gates from "./gates.js";
-import { firstGenerated, Generated } from "./generated.js";
+import { Generated } from "./generated.js";
 import { HeadFactor } from "./head_factor.js";
-import { describeCut, keptSentence } from "./keeping.js";
+import { keptSentence } from "./keeping.js";
 import { SentenceList } from "./sentence_list.js";
 import { build } from "./whatif_dom.js";
-import { chosenWord, extraNote, hidden, stagePicture, switches } from "./whatif_picture.js";
-import { predictionHead, similarityHead } from "./whatif_sentences.js";
-
-const TITLES = {
-  next: "Next word",
-  masked: "Masked word",
-  end: "Last word",
-  class: "Class",
-};
-/** Milliseconds before a screen reader hears a new headline. */
-const SPOKEN = 400;
+import { draw, drawStage } from "./whatif_draw.js";
+import { hidden, switches } from "./whatif_picture.js";
 
 export class WhatIfPanel {
   /** @param {ModelAnswer} about @param {Page} page */
@@ -59,11 +48,9 @@ export class WhatIfPanel {
     this.only = null;
     /** A sentence on saved cuts, until something changes. */
     this.kept = "";
-    this.connect();
-  }
-
-  connect() {
-    const { parts, about, host } = this;
+    /** Waits until a headline is read out. */
+    this.speaking = 0;
+    const { parts, host } = this;
     this.stage = new Stage(parts.stage, {
       hover: (word) => this.point({ word: word === null ? null : word + this.start() }),
       lock: (word) => {
@@ -97,7 +84,11 @@ export class WhatIfPanel {
       first: (text) => page.read(text),
       others: (texts) => host.set({ others: texts.join("\n") || "-" }, "push"),
     });
-    const page = this.page;
+    this.connect();
+  }
+
+  connect() {
+    const { parts, about, host } = this;
     parts.sentences.hidden = about.kind !== "similarity";
     parts.change.hidden = about.kind === "similarity"; // the list of sentences changes it
     parts.search.hidden = about.kind === "similarity";
@@ -111,9 +102,7 @@ export class WhatIfPanel {
       parts.editor.requestSubmit();
     });
     parts.search.addEventListener("click", () => this.search());
-    parts.reset.addEventListener("click", () =>
-      host.set({ off: "", found: "", line: "" }, "push"),
-    );
+    parts.reset.addEventListener("click", () => host.set({ off: "", found: "", line: "" }, "push"));
     parts.generate.addEventListener("click", () => this.generate());
     parts.keep.addEventListener("click", () => this.keep());
   }
@@ -200,7 +189,7 @@ export class WhatIfPanel {
   point(what) {
     this.hovered = { ...this.hovered, ...what };
     if (what.head) this.shownData()?.load([what.head]);
-    this.drawStage();
+    drawStage(this);
   }
 
   /** @param {string[]} names @param {boolean} isOff */
@@ -293,144 +282,6 @@ export class WhatIfPanel {
   }
 
   draw() {
-    const text = this.host.text();
-    if (this.el.hidden || !text || !this.data) return;
-    if (this.host.get("line")) this.loadLine();
-    const factors = this.factors();
-    const { answers, parts } = this;
-    this.drawHead(factors);
-    this.drawStage();
-    this.drawGrid(factors);
-    this.generated.show(answers.generated, changedName(factors), this.host.get("line"));
-    if (this.about.kind === "similarity") this.sentences.show(this.texts(text.text));
-    const head = this.head();
-    const roles = rolesOf(this.about);
-    const role = roles ? plain(listed(roles[head] ?? [])) || NO_ROLE : NOT_MEASURED;
-    this.factor.show(head, role, factors.get(head) ?? 1);
-    const off = gates.offHeads(factors).length;
-    const { cannotCut, sentence } = describeCut(answers.answer, off, factors.size - off);
-    parts.keep.disabled = !off || cannotCut || !answers.isCurrent;
-    parts.saved.textContent = this.kept || sentence;
+    if (!this.el.hidden) draw(this);
   }
-
-  /** @param {gates.Factors} factors */
-  drawHead(factors) {
-    const { parts, answers, all } = this;
-    const { answer, random, work, stage } = answers;
-    parts.count.textContent = gates.countChanged(factors, all);
-    const how = this.host.get("found") ? "found by a search on this sentence" : "chosen by hand";
-    parts.names.textContent = factors.size ? `${gates.nameChanged(factors)} \u00b7 ${how}` : "";
-    parts.reset.disabled = !factors.size;
-    parts.search.textContent = work === "search" ? `Stop \u00b7 ${stage || "Searching"}` : "Find heads";
-    parts.generate.textContent = work === "generate" ? "Stop" : "Generate";
-    parts.generate.hidden = answer?.prediction?.what !== "next";
-    this.el.toggleAttribute("data-busy", !answers.isCurrent);
-    if (!answer || !answers.isCurrent) return;
-    const { prediction, similarity, remarks } = answer;
-    const shown = prediction
-      ? predictionHead(prediction, random, factors.size, all)
-      : similarity && similarityHead(similarity, random, factors.size, all);
-    if (!shown) return;
-    fill(parts.headline, shown.headline);
-    const waits = factors.size && !random;
-    fill(parts.sub, [...shown.sub, waits ? " Random heads are being switched for comparison \u2026" : ""]);
-    this.speak(`${plain(shown.headline)}. ${plain(shown.sub)}`);
-    const rows = prediction ? predictionRows(prediction) : similarity && similarityRows(similarity);
-    const title = prediction ? TITLES[prediction.what] : "Cosine of two sentences";
-    const masked = prediction?.what === "masked" ? [`${prediction.title}.`] : [];
-    this.bars.show(title, changedName(factors), rows ?? [], [...masked, ...remarks]);
-    document.body.dataset.outcome = String(answer.heads_off);
-    document.body.dataset.random = random ? String(random.heads.length) : "";
-  }
-
-  /** @param {string} sentence */
-  speak(sentence) {
-    clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => {
-      if (this.parts.live.textContent !== sentence) this.parts.live.textContent = sentence;
-    }, SPOKEN);
-  }
-
-  drawStage() {
-    const data = this.shownData();
-    if (!data || this.el.hidden) return;
-    const { host, parts, answers } = this;
-    const head = this.head();
-    const rows = data.rows(head);
-    const isLine = data === this.lineData;
-    const { prediction } = (answers.isCurrent && answers.answer) || { prediction: null };
-    const isCausal = data.text.rests_on_first;
-    const side = host.get("line") === "after" ? "after" : "before";
-    const line = isLine ? (answers.generated?.[side] ?? null) : null;
-    const chosen = chosenWord(host.get("word"), data.text, rows, isCausal);
-    const marked = line ? firstGenerated(rows, line) : null;
-    const first = marked !== null && !host.get("word") ? Math.min(marked, rows.length - 1) : chosen;
-    const word = this.hovered.word ?? first;
-    data.loadLine(head, word, false);
-    const picture = stagePicture({
-      host,
-      data,
-      head,
-      isOff: this.factors().get(head) === 0,
-      word,
-      locked: host.get("word") === "" ? null : first,
-      next: line || prediction?.what !== "next" ? null : nextWord(prediction),
-    });
-    this.stage?.show(picture);
-    this.markGenerated(marked === null ? null : marked - hidden(rows.length));
-    parts.note.textContent = extraNote(hidden(rows.length), isLine);
-  }
-
-  /** Underline the generated words. @param {number | null} first */
-  markGenerated(first) {
-    this.parts.stage.querySelectorAll("[data-word]").forEach((word) => {
-      const at = Number(/** @type {HTMLElement | SVGElement} */ (word).dataset.word);
-      word.classList.toggle("wi-new", first !== null && at >= first);
-    });
-  }
-
-  /** @param {gates.Factors} factors */
-  drawGrid(factors) {
-    const { about, host, data, parts } = this;
-    if (!data) return;
-    const theme = host.theme();
-    const roles = rolesOf(about);
-    fill(parts.gridTitle, [`All ${this.all.toLocaleString("en")} heads`]);
-    const hint = document.createElement("span");
-    hint.textContent = " click one, a layer\u2019s number, or drag over several";
-    parts.gridTitle.append(hint);
-    this.grid?.show({
-      facts: about.roles,
-      roles,
-      chosen: [this.head()],
-      only: this.only,
-      theme,
-      colours: {
-        own: (role) => roleColour(host, role),
-        rest: restColour(host),
-        shades: (colour) => shades(theme, colour),
-      },
-      key: `${data.text.name} ${JSON.stringify(data.switches)} ${data.version}`,
-      maps: (name) => data.smallMap(name),
-      bars: null,
-      values: null,
-      off: new Set(gates.offHeads(factors)),
-      factors: new Map([...factors].filter(([, factor]) => factor !== 0)),
-    });
-    this.legend?.show(about.roles, roles, theme, this.only);
-  }
-}
-
-/** "3 off", "2 off, 1 scaled". @param {gates.Factors} factors */
-function changedName(factors) {
-  const off = gates.offHeads(factors).length,
-    scaled = factors.size - off;
-  return [...(off ? [`${off} off`] : []), ...(scaled ? [`${scaled} scaled`] : [])].join(", ");
-}
-
-/** The box at the end of the sentence. @param {{names: string[], before: number[], after: number[]}} prediction */
-function nextWord({ names, before, after }) {
-  const likeliest = (/** @type {number[]} */ shares) => names[shares.indexOf(Math.max(...shares))];
-  const [old, text] = [likeliest(before), likeliest(after)];
-  return { text, before: old === text ? null : old };
 }

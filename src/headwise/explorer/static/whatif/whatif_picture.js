@@ -83,7 +83,8 @@ export function stagePicture({ host, data, head, isOff, word, locked, next }) {
  */
 export function extraNote(before, isGenerated) {
   const parts = [];
-  if (isGenerated) parts.push("Generated words are underlined; the arcs show the model with all heads on.");
+  if (isGenerated)
+    parts.push("Generated words are underlined; the arcs show the model with all heads on.");
   if (before) parts.push(`The first ${before.toLocaleString("en")} words are not shown.`);
   return parts.join(" ");
 }

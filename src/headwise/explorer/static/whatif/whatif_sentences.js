@@ -98,14 +98,8 @@ export function predictionHead({ what, names, before, after }, random, changed, 
         `${percentInWords(after[first])}.`;
   return {
     headline:
-      first === now
-        ? [`${subject} stays `, old]
-        : [`${subject} turns from `, old, " to ", fresh],
-    sub: [
-      old,
-      moved,
-      control(random, changed, 0, after[first], percentInWords, rounded),
-    ],
+      first === now ? [`${subject} stays `, old] : [`${subject} turns from `, old, " to ", fresh],
+    sub: [old, moved, control(random, changed, 0, after[first], percentInWords, rounded)],
   };
 }
 
@@ -129,8 +123,7 @@ export function sentencePairs({ before, after }) {
       });
   return pairs.sort(
     (left, right) =>
-      Math.max(right.before, right.after) - Math.max(left.before, left.after) ||
-      left.at - right.at,
+      Math.max(right.before, right.after) - Math.max(left.before, left.after) || left.at - right.at,
   );
 }
 
