@@ -185,6 +185,21 @@ class PairRequest(TextRequest):
 
 
 @dataclass(frozen=True)
+class PageRequest(TextRequest):
+    """A text to save as a page."""
+
+    swap: str | None = None
+    """The text with a word swapped; if None, the built-in pair's if `text` belongs to it."""
+    state: dict[str, str] = field(default_factory=dict)
+    """Values of the address with which the page opens."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.swap is not None:
+            object.__setattr__(self, "swap", _check_text(self.swap) if self.swap else None)
+
+
+@dataclass(frozen=True)
 class RowQuery:
     """The row whose weights are requested; with `by`, the column."""
 

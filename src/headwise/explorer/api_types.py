@@ -215,6 +215,40 @@ class PairAnswer:
 
 
 @dataclass(frozen=True)
+class SavedWeights:
+    """Weights of all heads of a stack, in a saved page."""
+
+    shape: list[int]
+    """Numbers of heads, rows and columns."""
+    values: str
+    """Two bytes per weight, little-endian, as base64; 65535 means 1."""
+
+
+@dataclass(frozen=True)
+class SavedPair:
+    """The second text of a saved pair."""
+
+    second: TextAnswer
+    aligned: Aligned
+
+
+@dataclass(frozen=True)
+class SavedPage:
+    """The data of a saved page."""
+
+    version: str
+    about: ModelAnswer
+    text: TextAnswer
+    pair: SavedPair | None
+    weights: dict[str, dict[str, SavedWeights]]
+    """Weights by the name of a text and of a stack."""
+    state: dict[str, str]
+    """Values of the address with which the page opens."""
+    missing: str
+    """A sentence on what needs the model."""
+
+
+@dataclass(frozen=True)
 class RowAnswer:
     """One row of a head's map, or one column."""
 
@@ -395,6 +429,9 @@ class PlanAnswer:
     num_heads: int
     num_kv_heads: int
     d_key: int
+    num_layers: int
+    is_causal: bool
+    length: int
     parameters_layer: int
     parameters_attention: int
     multiply_adds_per_token: float
@@ -404,16 +441,27 @@ class PlanAnswer:
 
 
 @dataclass(frozen=True)
+class LoadedPlanAnswer:
+    """Costs of the loaded model's attention, or why they are unknown."""
+
+    plan: PlanAnswer | None
+    why: str | None
+
+
+@dataclass(frozen=True)
 class HeadChoiceAnswer:
-    """A head count that divides d_model, and its drawbacks."""
+    """A head count that divides d_model, its costs in one layer, and its drawbacks."""
 
     heads: int
     d_key: int
+    parameters: int
+    multiply_adds_per_token: float
+    weight_matrix_bytes: int
     remarks: list[str]
 
 
 ANSWERS = (
-    *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, MapCells, RowAnswer, HeadAnswer),
+    *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, SavedPage, MapCells, RowAnswer, HeadAnswer),
     *(
         WhatIfAnswer,
         RandomAnswer,

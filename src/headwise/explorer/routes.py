@@ -27,6 +27,7 @@ from headwise.explorer.jobs import Busy, ModelQueue
 from headwise.explorer.loaded_plan import loaded_plan
 from headwise.explorer.page_files import PageFiles
 from headwise.explorer.random_heads import compare_random
+from headwise.explorer.save_page import file_name, saved_page
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.explorer.what_if import compare_gated
@@ -65,6 +66,7 @@ class Explorer:
             Route("/api/progress", self.progress),
             Route("/api/readings", self.read, methods=["POST"]),
             Route("/api/pair", self.pair, methods=["POST"]),
+            Route("/api/page", self.save_page, methods=["POST"]),
             Route(f"{text}/weights", self.weights),
             Route(f"{text}/thumbs", self.thumbs),
             Route(f"{text}/bars", self.bars),
@@ -138,6 +140,19 @@ class Explorer:
         return await self._compute(
             request, lambda progress: self.session.pair_answer(body.text, body.other, progress)
         )
+
+    async def save_page(self, request: Request) -> Response:
+        """The stage with {text}, and {swap} if it is given, as one HTML file."""
+        body = api.read_body(api.PageRequest, await request.body())
+        page = await self.queue.run(
+            request, lambda progress: saved_page(self.session, body, progress)
+        )
+        name = file_name(self.session.scored.name, body.text)
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Encoding": "identity",  # base64 hardly compresses
+        }
+        return Response(page, media_type="text/html", headers=headers)
 
     async def weights(self, request: Request) -> Response:
         """Weights of all heads of ?stack=, two bytes each: heads, then rows, then columns."""
