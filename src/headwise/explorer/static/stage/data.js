@@ -47,7 +47,7 @@ export class TextData {
     this.asked = new Set();
     /** An exact part of a long text's map. @type {{head: string, cells: Cells} | null} */
     this.tile = null;
-    /** A word's row in every head of a long text. @type {{at: number, thumbs: Thumbs} | null} */
+    /** A word's row in every head of a long text. @type {{at: number, by: boolean, thumbs: Thumbs} | null} */
     this.word = null;
   }
 
@@ -254,10 +254,10 @@ export class TextData {
   /** One word's row in a small map. @param {string} head @param {number} at @param {boolean} by */
   bars(head, at, by) {
     if (!this.text.is_small) {
-      if (this.word?.at !== at) return null;
+      if (this.word?.at !== at || this.word.by !== by) return null;
       const { shape, values } = this.word.thumbs;
       const place = this.headPlace(head) * shape[1];
-      const shares = [...values.subarray(place, place + shape[1])].map((byte) => (byte / 255) ** 2);
+      const shares = [...values.subarray(place, place + shape[1])].map((byte) => byte / 255);
       return { shares, isResting: () => false };
     }
     const shares = this.line(head, at, by);
@@ -265,27 +265,32 @@ export class TextData {
     return shares && { shares, isResting: (/** @type {number} */ column) => resting[column] };
   }
 
-  /** Place of a head among all heads. @param {string} head */
+  /** Place of a head among the heads of its stack. @param {string} head */
   headPlace(head) {
     let place = 0;
     for (const { name, heads } of this.host.about.layers) {
       if (name === layerOf(head)) return place + numberOf(head);
+      if (stackOf(name) !== stackOf(head)) continue;
       place += heads;
     }
     return place;
   }
 
-  /** Fetch one word's row in every head of a long text. @param {number} at @param {string} head */
-  loadBars(at, head) {
+  /**
+   * Fetch one word's row in every head of a long text.
+   * @param {number} at @param {string} head @param {boolean} by
+   */
+  loadBars(at, head, by) {
     const { long } = this.host;
-    if (this.text.is_small || !long || at < 0) return;
+    if (this.text.is_small || !long || at < 0 || (this.word?.at === at && this.word.by === by))
+      return;
+    const key = `bars ${at} ${by}`;
     this.ask(
-      `bars ${at}`,
-      () => long.bars(this.text, at, this.options(stackOf(head))),
+      key,
+      () => long.bars(this.text, at, by, this.options(stackOf(head))),
       (thumbs) => {
-        this.word = { at, thumbs };
-        this.asked.delete(`bars ${at}`);
-        this.asked.add(`bars ${at}`);
+        this.word = { at, by, thumbs };
+        this.asked.delete(key);
       },
     );
   }

@@ -32,7 +32,7 @@ export function withWord(words, at, word) {
  */
 export function editText(el, text, on) {
   const area = make("textarea", {
-    class: "hw-area",
+    class: "hv-area",
     "aria-label": "Sentence",
     spellcheck: "false",
     maxlength: LONGEST,
@@ -40,15 +40,15 @@ export function editText(el, text, on) {
     rows: 1,
   });
   area.value = text;
-  const hint = make("span", { class: "hw-hint", role: "status" });
+  const hint = make("span", { class: "hv-hint", role: "status" });
   const button = (/** @type {string} */ words, /** @type {string} */ kind) =>
-    make("button", { type: kind, class: `hw-button${kind === "submit" ? " hw-main" : ""}` }, words);
+    make("button", { type: kind, class: `hv-button${kind === "submit" ? " hv-main" : ""}` }, words);
   const cancel = button("Cancel", "button");
   const form = make(
     "form",
-    { class: "hw-editor" },
+    { class: "hv-editor" },
     area,
-    make("div", { class: "hw-editor-tools" }, button("Read", "submit"), cancel, hint),
+    make("div", { class: "hv-editor-tools" }, button("Read", "submit"), cancel, hint),
   );
   const read = () => {
     if (!area.value.trim()) {
@@ -91,7 +91,7 @@ export function editWord(el, button, word, on) {
   const box = button.getBoundingClientRect(),
     ground = el.getBoundingClientRect();
   const field = make("input", {
-    class: "hw-field",
+    class: "hv-field",
     type: "text",
     "aria-label": `Replace ${word} with`,
     spellcheck: "false",
@@ -190,20 +190,21 @@ export class Editing {
   /** Make the chosen word a field, or wait for a click on a word. */
   swap() {
     const { view } = this;
-    if (!view.host.pair || view.host.get("swap") || this.text) return;
+    if (!view.host.pair || view.host.cannot?.swap || view.host.get("swap") || this.text) return;
     if (this.isSwapping) return void this.stopSwap();
     this.isSwapping = true;
     view.remark = CHOOSE;
     const { locked } = view.frame();
     view.show();
-    view.parts.stageBox.classList.add("hw-swapping");
+    view.parts.stageBox.classList.add("hv-swapping");
     if (locked !== null) this.open(locked);
   }
 
-  /** @param {number} at a word of the stage */
-  open(at) {
+  /** @param {number | null} word of the stage; null: the locked one */
+  open(word) {
     const { view } = this;
-    const { data, heads } = view.frame();
+    const { data, heads, locked } = view.frame();
+    const at = word ?? locked ?? -1;
     const words = data.rows(heads[0]);
     if (!words[at] || words[at].kind === "special") return;
     const button = view.parts.wordButton(at);
@@ -227,7 +228,7 @@ export class Editing {
     if (!this.isSwapping) return;
     this.isSwapping = false;
     this.view.remark = "";
-    this.view.parts.stageBox.classList.remove("hw-swapping");
+    this.view.parts.stageBox.classList.remove("hv-swapping");
     this.field?.remove();
     this.field = null;
   }

@@ -5,6 +5,7 @@
 /** @import {Part} from "./sentences.js" */
 
 import { make } from "./dom.js";
+import { withWord } from "./editing.js";
 import { axisOf, stackOf } from "./host.js";
 import { chip } from "./legend.js";
 import { percent } from "./numbers.js";
@@ -29,18 +30,21 @@ export function findingParts(finding, text, colour, all) {
     const columns = words?.columns ?? words?.rows;
     return [`${head} links `, at(finding.source, words?.rows), " to ", at(finding.target, columns)];
   }
-  if (kind === "swap") return swapParts(finding, words?.rows ?? []);
+  if (kind === "swap") return swapParts(finding, words?.rows ?? [], text?.start.source ?? null);
   if (kind === "offset") return [`${head} looks ${distance(count ?? 0, "word")}`];
   if (kind === "sink") return [`${head} rests on ${finding.word ?? "the first token"}`];
   return [`${count} of ${many(all, "head")} have no clear role`];
 }
 
 /**
- * "What if it was too wide?", if the clause from the pronoun to the new word is short.
- * @param {Finding} finding @param {StageWord[]} rows @returns {Part[]}
+ * "What if it was too wide?", if the clause from the chosen word to the new one is short.
+ * @param {Finding} finding @param {StageWord[]} rows @param {number | null} source
+ * @returns {Part[]}
  */
-function swapParts({ source, target, word }, rows) {
+function swapParts({ text, word }, rows, source) {
   const swapped = { word: word ?? "", colour: "" };
+  const place = rows.findIndex((_, at) => withWord(rows, at, word ?? "") === text);
+  const target = place < 0 ? null : place;
   if (source !== null && target !== null && source < target && target - source < CLAUSE) {
     const clause = rows.slice(source, target).map(({ text }) => text);
     return [`What if ${clause.join(" ")} `, swapped, "?"];
@@ -64,9 +68,9 @@ export class Findings {
    */
   constructor(el, on) {
     this.on = on;
-    el.classList.add("hw-findings");
-    this.here = make("section", { class: "hw-list", "aria-label": "In this sentence" });
-    this.everywhere = make("section", { class: "hw-list", "aria-label": "In any text" });
+    el.classList.add("hv-findings");
+    this.here = make("section", { class: "hv-list", "aria-label": "In this sentence" });
+    this.everywhere = make("section", { class: "hv-list", "aria-label": "In any text" });
     el.append(this.here, this.everywhere);
     /** @type {[Finding, HTMLElement][]} */
     this.buttons = [];
@@ -84,16 +88,16 @@ export class Findings {
       const none = "No link of this sentence stands out.";
       this.here.replaceChildren(
         title,
-        here.length ? make("ul", {}, ...here) : make("p", { class: "hw-quiet" }, none),
+        here.length ? make("ul", {}, ...here) : make("p", { class: "hv-quiet" }, none),
       );
       this.everywhere.replaceChildren(...this.anyText(picture));
     }
     this.shown = key;
-    const scan = this.everywhere.querySelector("button.hw-job");
+    const scan = this.everywhere.querySelector("button.hv-job");
     if (scan) scan.textContent = scanning || "Find roles";
     for (const [finding, button] of this.buttons) {
       const chosen = isChosen(finding);
-      button.classList.toggle("hw-chosen", chosen);
+      button.classList.toggle("hv-chosen", chosen);
       if (chosen) button.setAttribute("aria-current", "true");
       else button.removeAttribute("aria-current");
     }
@@ -109,10 +113,10 @@ export class Findings {
       return [title, make("ul", {}, ...items)];
     }
     const why = "Roles are found by reading built-in text and sentences of known grammar.";
-    const button = make("button", { type: "button", class: "hw-button hw-job" }, "Find roles");
+    const button = make("button", { type: "button", class: "hv-button hv-job" }, "Find roles");
     button.addEventListener("click", () => this.on.scan());
     const left = "Roles were not measured when this file was saved.";
-    const say = make("p", { class: "hw-quiet" }, picture.canScan ? why : left);
+    const say = make("p", { class: "hv-quiet" }, picture.canScan ? why : left);
     return picture.canScan ? [title, say, button] : [title, say];
   }
 
@@ -122,7 +126,7 @@ export class Findings {
     const colour = facts ? facts[theme] : "";
     const all = about.layers.reduce((sum, { heads }) => sum + heads, 0);
     const parts = findingParts(finding, text, colour, all);
-    const sentence = make("span", { class: "hw-finding" });
+    const sentence = make("span", { class: "hv-finding" });
     fill(sentence, parts);
     const mark = chip(facts, theme);
     if (finding.kind === "swap") mark.textContent = "?";
@@ -132,11 +136,11 @@ export class Findings {
       end.style.color = colour;
     } else if (finding.kind === "swap") end.textContent = "\u2192";
     if (finding.kind === "unclear")
-      return make("li", {}, make("span", { class: "hw-row" }, mark, sentence, end));
+      return make("li", {}, make("span", { class: "hv-row" }, mark, sentence, end));
     const share = finding.share === null ? "" : `, ${percent(finding.share)}`;
     const button = make(
       "button",
-      { type: "button", class: "hw-row", "aria-label": `${plain(parts)}${share}` },
+      { type: "button", class: "hv-row", "aria-label": `${plain(parts)}${share}` },
       mark,
       sentence,
       end,

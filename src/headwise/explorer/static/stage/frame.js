@@ -77,7 +77,8 @@ export const restColour = (host) => GROUNDS[host.theme()].rest;
 
 /** "Coreference: looks back to a mention of the same thing." @param {RoleFacts | undefined} facts
  * @param {string | null} role */
-export const meaningOf = (facts, role) => (facts && role ? `${capital(role)}: ${facts.phrase}.` : "");
+export const meaningOf = (facts, role) =>
+  facts && role ? `${capital(role)}: ${facts.phrase}.` : "";
 
 /**
  * Index of a word among the pieces, or of a piece among the words, by the letters before it.

@@ -95,7 +95,7 @@ export class Grid {
     /** What the cells' canvases show. */
     this.painted = "";
     this.size = 0;
-    this.box = make("div", { class: "hw-grid", role: "grid", "aria-label": label });
+    this.box = make("div", { class: "hv-grid", role: "grid", "aria-label": label });
     el.append(this.box);
     this.build();
     this.touch = new Fingers(this, layers);
@@ -117,9 +117,7 @@ export class Grid {
     const at = (/** @type {number} */ layer, /** @type {number} */ head) =>
       head < this.layers[layer].heads ? `${this.layers[layer].name}H${head}` : null;
     this.rows = Array.from({ length: down }, (_, row) =>
-      Array.from({ length: across }, (_, column) =>
-        isTurned ? at(column, row) : at(row, column),
-      ),
+      Array.from({ length: across }, (_, column) => (isTurned ? at(column, row) : at(row, column))),
     );
     const isPlain = this.layers.every((layer) => /^L\d+$/.test(layer.name));
     const layerLabel = (/** @type {number} */ at, /** @type {boolean} */ isShort) => {
@@ -129,12 +127,16 @@ export class Grid {
     };
     const top = make(
       "div",
-      { role: "row", class: "hw-grid-row" },
-      make("span", { role: "columnheader", class: "hw-grid-label" }, make("span", { class: "hw-hidden" }, isTurned ? "head" : "layer")),
+      { role: "row", class: "hv-grid-row" },
+      make(
+        "span",
+        { role: "columnheader", class: "hv-grid-label" },
+        make("span", { class: "hv-hidden" }, isTurned ? "head" : "layer"),
+      ),
       ...Array.from({ length: across }, (_, at) =>
         make(
           "span",
-          { role: "columnheader", class: "hw-grid-label hw-grid-top", "data-at": at },
+          { role: "columnheader", class: "hv-grid-label hv-grid-top", "data-at": at },
           isTurned ? layerLabel(at, true) : String(at),
         ),
       ),
@@ -142,10 +144,10 @@ export class Grid {
     const rows = this.rows.map((names, at) =>
       make(
         "div",
-        { role: "row", class: "hw-grid-row" },
+        { role: "row", class: "hv-grid-row" },
         make(
           "span",
-          { role: "rowheader", class: "hw-grid-label" },
+          { role: "rowheader", class: "hv-grid-label" },
           isTurned ? `H${at}` : layerLabel(at, false),
         ),
         ...names.map((name) => (name ? this.cell(name) : make("span", { role: "gridcell" }))),
@@ -158,10 +160,10 @@ export class Grid {
 
   /** @param {string} name */
   cell(name) {
-    const letter = make("span", { class: "hw-grid-letter", "aria-hidden": "true" });
+    const letter = make("span", { class: "hv-grid-letter", "aria-hidden": "true" });
     const cell = make(
       "button",
-      { type: "button", class: "hw-head", role: "gridcell", tabindex: -1, "data-head": name },
+      { type: "button", class: "hv-head", role: "gridcell", tabindex: -1, "data-head": name },
       make("canvas", { "aria-hidden": "true", width: 1, height: 1 }),
       letter,
     );
@@ -177,7 +179,7 @@ export class Grid {
     const names = Array.from({ length: heads }, (_, head) => `${name}H${head}`);
     const button = make(
       "button",
-      { type: "button", class: "hw-layer", "aria-label": `Switch layer ${name}`, tabindex: -1 },
+      { type: "button", class: "hv-layer", "aria-label": `Switch layer ${name}`, tabindex: -1 },
       text,
     );
     button.addEventListener("click", () => {
@@ -268,9 +270,9 @@ export class Grid {
     this.box.style.setProperty("--gap", `${gap / 16}rem`);
     this.box.style.setProperty("--label", `${label / 16}rem`);
     this.box.dataset.cells = size >= LETTERS ? "letters" : size >= MAPS ? "maps" : "squares";
-    for (const top of this.box.querySelectorAll(".hw-grid-top")) {
+    for (const top of this.box.querySelectorAll(".hv-grid-top")) {
       const at = Number(/** @type {HTMLElement} */ (top).dataset.at);
-      top.classList.toggle("hw-every-other", pitch < 20 && at % 2 === 1);
+      top.classList.toggle("hv-every-other", pitch < 20 && at % 2 === 1);
     }
     this.touch.fit(size);
     if (size * unit === this.size) return;
@@ -289,12 +291,12 @@ export class Grid {
       const isOff = picture.off?.has(name) ?? false;
       const isScaled = picture.factors?.has(name) ?? false;
       cell.setAttribute("aria-selected", String(isChosen));
-      cell.classList.toggle("hw-chosen", isChosen);
+      cell.classList.toggle("hv-chosen", isChosen);
       const outline = isChosen && !isFew ? picture.colours.own(roles[0] ?? null) : "";
       cell.style.outlineColor = outline;
-      cell.classList.toggle("hw-dim", Boolean(picture.only && !roles.includes(picture.only)));
-      cell.classList.toggle("hw-off", isOff);
-      cell.classList.toggle("hw-scaled", isScaled);
+      cell.classList.toggle("hv-dim", Boolean(picture.only && !roles.includes(picture.only)));
+      cell.classList.toggle("hv-off", isOff);
+      cell.classList.toggle("hv-scaled", isScaled);
       const states = [
         ...(isChosen ? ["chosen"] : []),
         ...(isOff ? ["off"] : isScaled ? [`times ${picture.factors?.get(name)}`] : []),
@@ -339,7 +341,9 @@ export class Grid {
       const roles = picture.roles?.[name] ?? [];
       const lead = roles[0] ?? null;
       const colour = own(lead);
-      letter.textContent = lead ? `${picture.facts[lead]?.letter ?? "?"}${roles[1] ? "+" : ""}` : "";
+      letter.textContent = lead
+        ? `${picture.facts[lead]?.letter ?? "?"}${roles[1] ? "+" : ""}`
+        : "";
       letter.style.color = colour;
       const value = picture.values?.[name] ?? null;
       const isFilled = value || isSquares;
@@ -349,7 +353,7 @@ export class Grid {
       if (isFilled) continue;
       const bars = picture.bars?.(name);
       const map = bars ? null : picture.maps?.(name);
-      canvas.classList.toggle("hw-bars", Boolean(bars));
+      canvas.classList.toggle("hv-bars", Boolean(bars));
       const isResting = (/** @type {(at: number) => boolean} */ rests) =>
         lead === "sink" || lead === "delimiter" ? () => false : rests;
       if (bars)

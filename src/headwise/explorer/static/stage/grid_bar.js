@@ -16,28 +16,28 @@ export class GridBar {
   constructor(el, view) {
     this.view = view;
     const { host } = view;
-    this.title = make("h2", { class: "hw-title" });
+    this.title = make("h2", { class: "hv-title" });
     this.maps = make("button", { type: "button" }, "Maps");
     this.word = make("button", { type: "button" }, make("i", { class: "hw-word", dir: "auto" }));
     this.maps.addEventListener("click", () => host.set({ grid: "maps" }, "push"));
     this.word.addEventListener("click", () => host.set({ grid: "word" }, "push"));
     const pair = make(
       "span",
-      { class: "hw-segments", role: "group", "aria-label": "Small maps show" },
+      { class: "hv-segments", role: "group", "aria-label": "Small maps show" },
       this.maps,
       this.word,
     );
-    this.select = make("select", { class: "hw-select", "aria-label": "Colour heads by a measure" });
+    this.select = make("select", { class: "hv-select", "aria-label": "Colour heads by a measure" });
     this.select.addEventListener("change", () =>
       host.set({ grid: this.select.value || "maps" }, "push"),
     );
-    this.scale = make("div", { class: "hw-measure", hidden: true });
+    this.scale = make("div", { class: "hv-measure", hidden: true });
     el.append(
       make(
         "div",
-        { class: "hw-panel-bar" },
+        { class: "hv-panel-bar" },
         this.title,
-        make("span", { class: "hw-panel-tools" }, pair, this.select),
+        make("span", { class: "hv-panel-tools" }, pair, this.select),
       ),
     );
     this.filled = "";
@@ -127,7 +127,7 @@ export class GridBar {
     }
     const start = job === "scan" ? "Find roles" : "Measure importance";
     const running = this.view.jobs.running[job];
-    const button = make("button", { type: "button", class: "hw-button" }, running || start);
+    const button = make("button", { type: "button", class: "hv-button" }, running || start);
     button.addEventListener("click", () => this.view.jobs.toggle(job));
     this.scale.replaceChildren(`${capital(words[mode])}: not measured yet. `, button);
   }

@@ -23,7 +23,7 @@ export class Fingers {
     this.crossed = new Set();
     this.isOff = true;
     this.isDragging = false;
-    this.name = make("output", { class: "hw-grid-name", hidden: true });
+    this.name = make("output", { class: "hv-grid-name", hidden: true });
     this.steppers = this.makeSteppers();
     grid.el.append(this.name, this.steppers);
     const { box } = grid;
@@ -114,7 +114,7 @@ export class Fingers {
   /** Mark the heads that the drag has crossed. */
   mark() {
     for (const [name, cell] of this.grid.cells)
-      cell.classList.toggle("hw-crossed", this.crossed.has(name));
+      cell.classList.toggle("hv-crossed", this.crossed.has(name));
   }
 
   /** Show the name of the head above the finger. @param {PointerEvent} event */
@@ -138,12 +138,12 @@ export class Fingers {
         button.addEventListener("click", () => this.step(kind, by));
         return button;
       };
-      const value = make("output", { class: "hw-stepper-value" });
-      return { value, el: make("span", { class: "hw-stepper" }, step(-1), value, step(1)) };
+      const value = make("output", { class: "hv-stepper-value" });
+      return { value, el: make("span", { class: "hv-stepper" }, step(-1), value, step(1)) };
     };
     this.layerStep = stepper("Layer");
     this.headStep = stepper("Head");
-    return make("div", { class: "hw-steppers" }, this.layerStep.el, this.headStep.el);
+    return make("div", { class: "hv-steppers" }, this.layerStep.el, this.headStep.el);
   }
 
   /** @param {"Layer" | "Head"} kind @param {number} by */

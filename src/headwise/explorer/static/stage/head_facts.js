@@ -29,8 +29,8 @@ export class HeadFacts {
   constructor(el, on) {
     this.on = on;
     this.summary = make("summary", {}, "About this head");
-    this.body = make("div", { class: "hw-facts-body" });
-    this.details = make("details", { class: "hw-facts" }, this.summary, this.body);
+    this.body = make("div", { class: "hv-facts-body" });
+    this.details = make("details", { class: "hv-facts" }, this.summary, this.body);
     this.details.addEventListener("toggle", () => this.fetch());
     el.append(this.details);
     /** Text and head of the answer that is shown or awaited. */
@@ -82,12 +82,12 @@ export class HeadFacts {
   /** @param {HeadAnswer} answer */
   evidence(answer) {
     const number = (/** @type {number | null} */ value) =>
-      make("td", { class: "hw-number" }, value === null ? "" : format(value));
+      make("td", { class: "hv-number" }, value === null ? "" : format(value));
     const from = answer.is_scanned
       ? "From built-in text and sentences of known grammar."
       : "From this text only: Find roles reads more.";
     const titles = ["Role", "Held", "Score", "Needed", "By chance"].map((title, at) =>
-      make("th", { scope: "col", class: at < 2 ? null : "hw-number" }, title),
+      make("th", { scope: "col", class: at < 2 ? null : "hv-number" }, title),
     );
     const rows = answer.roles.map((role) =>
       make(
@@ -108,7 +108,7 @@ export class HeadFacts {
     );
     return make(
       "div",
-      { class: "hw-scroll", tabindex: 0, role: "group", "aria-label": "Evidence for roles" },
+      { class: "hv-scroll", tabindex: 0, role: "group", "aria-label": "Evidence for roles" },
       make("table", {}, make("caption", {}, from), make("tr", {}, ...titles), ...rows),
     );
   }
@@ -126,7 +126,7 @@ export class HeadFacts {
           "tr",
           {},
           make("th", { scope: "row" }, meaning),
-          make("td", { class: "hw-number" }, format(value)),
+          make("td", { class: "hv-number" }, format(value)),
         ),
       );
       return [make("table", {}, make("caption", {}, group), ...rows)];
@@ -136,7 +136,7 @@ export class HeadFacts {
         "tr",
         {},
         make("th", { scope: "row" }, make("code", {}, name), " ", make("small", {}, meaning)),
-        make("td", { class: "hw-number" }, format(value)),
+        make("td", { class: "hv-number" }, format(value)),
       ),
     );
     const all = make("details", {}, make("summary", {}, ALL), make("table", {}, ...raw));
@@ -170,7 +170,9 @@ function profile({ offsets, means }) {
   const labels = offsets.flatMap((offset, at) => {
     if (offset % 4 && offsets.length > 9) return [];
     const words = `${offset > 0 ? "+" : offset < 0 ? "\u2212" : ""}${Math.abs(offset)}`;
-    return [svg("text", { x: ((at + 0.5) * wide).toFixed(1), y: 88, "text-anchor": "middle" }, words)];
+    return [
+      svg("text", { x: ((at + 0.5) * wide).toFixed(1), y: 88, "text-anchor": "middle" }, words),
+    ];
   });
   return make(
     "div",
@@ -178,7 +180,7 @@ function profile({ offsets, means }) {
     make("p", {}, most),
     svg(
       "svg",
-      { class: "hw-chart", viewBox: "0 0 600 94", role: "img", "aria-label": most },
+      { class: "hv-chart", viewBox: "0 0 600 94", role: "img", "aria-label": most },
       svg("line", { x1: 0, x2: 600, y1: 70, y2: 70 }),
       ...bars,
       ...labels,

@@ -29,10 +29,10 @@ export class Headline {
   /** @param {HTMLElement} el @param {(role: string) => void} choose */
   constructor(el, choose) {
     this.choose = choose;
-    this.pills = make("div", { class: "hw-pills" });
-    this.title = make("h2", { class: "hw-headline", id: "hw-headline" });
-    this.sub = make("div", { class: "hw-sub" });
-    this.live = make("p", { class: "hw-hidden", "aria-live": "polite" });
+    this.pills = make("div", { class: "hv-pills" });
+    this.title = make("h2", { class: "hv-headline", id: "hv-headline" });
+    this.sub = make("div", { class: "hv-sub" });
+    this.live = make("p", { class: "hv-hidden", "aria-live": "polite" });
     el.append(this.pills, this.title, this.sub, this.live);
     this.shown = "";
     this.spoken = "";
@@ -46,7 +46,7 @@ export class Headline {
   show(picture) {
     this.showPills(picture);
     fill(this.title, picture.headline);
-    this.sub.classList.toggle("hw-error", Boolean(picture.error));
+    this.sub.classList.toggle("hv-error", Boolean(picture.error));
     if (picture.error) fill(this.sub, [picture.error]);
     else if (picture.heads.length > 1) this.showHeads(picture);
     else fill(this.sub, picture.sub);
@@ -69,15 +69,15 @@ export class Headline {
     if (key === this.shown) return; // a replaced pill would lose the focus
     this.shown = key;
     const focused = this.pills.querySelector(":focus")?.getAttribute("data-role");
-    const name = make("b", { class: "hw-name" });
+    const name = make("b", { class: "hv-name" });
     name.textContent = heads.length > 1 ? `${heads.length} heads` : (heads[0]?.name ?? "");
-    const quiet = remark ? [make("span", { class: "hw-remark" }, remark)] : [];
+    const quiet = remark ? [make("span", { class: "hv-remark" }, remark)] : [];
     const pills = roles.map((each) => {
       const pill = make(
         "button",
         {
           type: "button",
-          class: "hw-pill",
+          class: "hv-pill",
           "data-role": each,
           "aria-pressed": String(each === role),
           title: facts[each]?.meaning,
@@ -94,7 +94,7 @@ export class Headline {
       pills.push(
         /** @type {HTMLButtonElement} */ (
           /** @type {HTMLElement} */ (
-            make("span", { class: "hw-pill hw-pill-none" }, chip(null, theme), none)
+            make("span", { class: "hv-pill hv-pill-none" }, chip(null, theme), none)
           )
         ),
       );
@@ -111,7 +111,7 @@ export class Headline {
       const words = role ? `${role}${detail ? `, ${detail}` : ""}` : isMeasured ? NO_ROLE : "";
       return make(
         "span",
-        { class: "hw-named" },
+        { class: "hv-named" },
         chip(role ? facts[role] : null, theme, mark),
         make("b", {}, name),
         ` ${words}`,

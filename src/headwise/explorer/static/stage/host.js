@@ -41,7 +41,8 @@
  * @property {(text: TextAnswer, head: string, part: {rows: number[], keys: number[]} | null,
  *   options: WeightOptions) => Promise<Cells>} cells  null: the whole map
  * @property {(text: TextAnswer, layer: string, options: WeightOptions) => Promise<Thumbs>} thumbs
- * @property {(text: TextAnswer, at: number, options: WeightOptions) => Promise<Thumbs>} bars
+ * @property {(text: TextAnswer, at: number, by: boolean, options: WeightOptions) =>
+ *   Promise<Thumbs>} bars  one word's row in every head of a stack, linear: 255 means one
  */
 
 /**
@@ -72,6 +73,7 @@
  *   job has added roles or measures
  * @property {((blob: Blob, name: string) => void) | null} save
  * @property {(() => Promise<void>) | null} savePage  save the stage as one HTML file
+ * @property {Record<string, string>} [cannot]  tools and switches that do not work here, and why
  * @property {string | null} missing  what this host leaves out, as a sentence
  * @property {boolean} hasKeys  whether E, S, V and the brackets work in the whole document
  * @property {(error: unknown) => string} sentence  an error for the reader; may read a text again

@@ -11,8 +11,8 @@ import { NO_ROLE } from "./sentences.js";
  * @param {RoleFacts | null} facts @param {"light" | "dark"} theme @param {string} [mark]
  */
 export function chip(facts, theme, mark = "") {
-  const el = make("span", { class: "hw-chip", "aria-hidden": "true" }, facts?.letter ?? "\u00b7");
-  if (!facts) el.classList.add("hw-chip-none");
+  const el = make("span", { class: "hv-chip", "aria-hidden": "true" }, facts?.letter ?? "\u00b7");
+  if (!facts) el.classList.add("hv-chip-none");
   else el.style.background = facts[theme];
   if (mark) el.append(make("sub", {}, mark));
   return el;
@@ -23,7 +23,7 @@ export class Legend {
   constructor(el, only) {
     this.el = el;
     this.only = only;
-    this.el.classList.add("hw-legend");
+    this.el.classList.add("hv-legend");
     this.shown = "";
   }
 
@@ -68,7 +68,7 @@ export class Legend {
         return button;
       });
     const without = held.filter((all) => !all.length).length;
-    const none = make("span", { class: "hw-legend-none" }, chip(null, theme));
+    const none = make("span", { class: "hv-legend-none" }, chip(null, theme));
     if (roles) none.append(make("span", {}, NO_ROLE), make("b", {}, String(without)));
     else none.append(make("span", {}, "roles not measured yet"));
     this.el.replaceChildren(...parts, ...(!roles || without ? [none] : []));

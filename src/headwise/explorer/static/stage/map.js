@@ -47,8 +47,8 @@ export class HeadMap {
   constructor(el, on) {
     this.el = el;
     this.on = on;
-    this.canvas = make("canvas", { class: "hw-map", "aria-hidden": "true" });
-    this.bar = make("canvas", { class: "hw-bar", width: 256, height: 1 });
+    this.canvas = make("canvas", { class: "hv-map", "aria-hidden": "true" });
+    this.bar = make("canvas", { class: "hv-bar", width: 256, height: 1 });
     const ticks = TICKS.map((tick) => {
       const label = make("span", {}, tick === 100 ? "100%" : String(tick));
       label.style.left = `${Math.sqrt(tick / 100) * 100}%`;
@@ -56,18 +56,18 @@ export class HeadMap {
     });
     this.scale = make(
       "div",
-      { class: "hw-scale", "aria-hidden": "true" },
+      { class: "hv-scale", "aria-hidden": "true" },
       this.bar,
-      make("div", { class: "hw-ticks" }, ...ticks),
+      make("div", { class: "hv-ticks" }, ...ticks),
     );
     this.toggle = make(
       "button",
-      { type: "button", class: "hw-link", "aria-pressed": "false" },
+      { type: "button", class: "hv-link", "aria-pressed": "false" },
       "Show as table",
     );
     this.toggle.addEventListener("click", () => this.on.table(!this.picture?.isTable));
     this.table = make("div", {
-      class: "hw-table",
+      class: "hv-table",
       tabindex: 0,
       role: "group",
       "aria-label": "Shares of the map",
@@ -75,7 +75,7 @@ export class HeadMap {
     el.append(
       this.canvas,
       this.table,
-      make("div", { class: "hw-under-map" }, this.scale, this.toggle),
+      make("div", { class: "hv-under-map" }, this.scale, this.toggle),
     );
     /** @type {MapPicture | null} */
     this.picture = null;
@@ -84,6 +84,8 @@ export class HeadMap {
     /** How far the map is zoomed in, and the cell at its top left. */
     this.zoom = { scale: 1, x: 0, y: 0 };
     this.zoomed = "";
+    /** The cell under the pointer. */
+    this.pointed = "";
     /** @type {Map<number, {x: number, y: number}>} */
     this.fingers = new Map();
     this.listen();

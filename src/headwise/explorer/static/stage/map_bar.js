@@ -11,10 +11,10 @@ export class MapBar {
   /** @param {HTMLElement} el @param {View} view */
   constructor(el, view) {
     this.view = view;
-    this.title = make("h2", { class: "hw-title" });
-    this.tabs = make("div", { class: "hw-tabs", role: "group", "aria-label": "Head of the map" });
-    this.sides = make("div", { class: "hw-tabs", role: "group", "aria-label": "Text of the map" });
-    el.append(make("div", { class: "hw-panel-bar" }, this.title, this.tabs, this.sides));
+    this.title = make("h2", { class: "hv-title" });
+    this.tabs = make("div", { class: "hv-tabs", role: "group", "aria-label": "Head of the map" });
+    this.sides = make("div", { class: "hv-tabs", role: "group", "aria-label": "Text of the map" });
+    el.append(make("div", { class: "hv-panel-bar" }, this.title, this.tabs, this.sides));
     this.shown = "";
   }
 
@@ -41,7 +41,9 @@ export class MapBar {
     this.sides.hidden = !isPair;
     const of = host.get("of") === "second" ? "second" : "first";
     const side = (/** @type {string} */ name, /** @type {string} */ label) =>
-      this.tab(label, of === name, "", () => host.set({ of: name === "first" ? "" : name }, "push"));
+      this.tab(label, of === name, "", () =>
+        host.set({ of: name === "first" ? "" : name }, "push"),
+      );
     this.sides.replaceChildren(
       ...(isPair ? [side("first", "First text"), side("second", "Second text")] : []),
     );

@@ -194,7 +194,10 @@ function drawCells(context, picture, layout, cells) {
   const image = new ImageData(width, height);
   const table = shades(picture.theme, picture.own);
   for (let at = 0; at < width * height; at++) {
-    image.data.set(table.subarray(3 * root(cells.values[at]), 3 * root(cells.values[at]) + 3), 4 * at);
+    image.data.set(
+      table.subarray(3 * root(cells.values[at]), 3 * root(cells.values[at]) + 3),
+      4 * at,
+    );
     image.data[4 * at + 3] = 255;
   }
   const canvas = new OffscreenCanvas(width, height);
@@ -232,7 +235,11 @@ function drawLabels(context, picture, layout) {
     last = y;
     context.font = font(unit, isChosen);
     context.fillStyle = isChosen ? picture.own : soft;
-    context.fillText(shorten(picture.rows[at].text, context.font, LONGEST * unit), left - 7 * unit, y);
+    context.fillText(
+      shorten(picture.rows[at].text, context.font, LONGEST * unit),
+      left - 7 * unit,
+      y,
+    );
   });
   context.textAlign = "left";
   last = -Infinity;
@@ -274,7 +281,13 @@ function drawMarks(context, picture, layout) {
     const right = Math.min(stopX, layout.width - 3);
     if (y >= top - 1 && y + cell <= bottom + cell) {
       context.beginPath();
-      context.roundRect(startX - pad, y - pad, right - startX + pad, Math.max(3, cell) + pad, 4 * unit);
+      context.roundRect(
+        startX - pad,
+        y - pad,
+        right - startX + pad,
+        Math.max(3, cell) + pad,
+        4 * unit,
+      );
       context.stroke();
     }
   }

@@ -30,7 +30,9 @@ export function mapTable(picture) {
   if (isLarge) {
     // One line per word: a row of hundreds of columns could not be read.
     for (const to of across)
-      table.append(make("tr", {}, make("th", { scope: "row" }, columns[to].text), print(shown[0], to)));
+      table.append(
+        make("tr", {}, make("th", { scope: "row" }, columns[to].text), print(shown[0], to)),
+      );
     return table;
   }
   table.append(
@@ -43,7 +45,7 @@ export function mapTable(picture) {
     ...shown.map((from) =>
       make(
         "tr",
-        { class: from === row && !isLookedAt ? "hw-chosen" : null },
+        { class: from === row && !isLookedAt ? "hv-chosen" : null },
         make("th", { scope: "row" }, rows[from].text),
         ...across.map((to) => print(from, to)),
       ),

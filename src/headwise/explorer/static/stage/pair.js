@@ -134,7 +134,7 @@ export class Ranking {
   constructor(el, choose) {
     this.choose = choose;
     this.title = make("h2", {});
-    this.list = make("ol", { class: "hw-ranking" });
+    this.list = make("ol", { class: "hv-ranking" });
     el.append(this.title, this.list);
     this.shown = "";
   }
@@ -154,7 +154,7 @@ export class Ranking {
     const top = Math.max(0.01, ranked[0]?.share ?? 0) * 1.1;
     const items = ranked.slice(0, RANKED).map(({ head, share, words }) => {
       const role = picture.role(head);
-      const bar = make("span", { class: "hw-moved", "aria-hidden": "true" }, make("span", {}));
+      const bar = make("span", { class: "hv-moved", "aria-hidden": "true" }, make("span", {}));
       const inner = /** @type {HTMLElement} */ (bar.firstElementChild);
       inner.style.width = `${(100 * share) / top}%`;
       inner.style.background = picture.colour(head);
@@ -163,14 +163,14 @@ export class Ranking {
         {
           type: "button",
           "data-head": head,
-          class: chosen.includes(head) ? "hw-chosen" : null,
+          class: chosen.includes(head) ? "hv-chosen" : null,
           "aria-label": `${head}, ${percent(share)} goes elsewhere: ${words}`,
         },
         chip(role ? facts[role] : null, theme),
-        make("span", { class: "hw-ranked" }, head),
+        make("span", { class: "hv-ranked" }, head),
         bar,
-        make("span", { class: "hw-number" }, percent(share)),
-        make("span", { class: "hw-changes" }, words),
+        make("span", { class: "hv-number" }, percent(share)),
+        make("span", { class: "hv-changes" }, words),
       );
       button.addEventListener("click", (event) => this.choose(head, event.shiftKey));
       return make("li", {}, button);

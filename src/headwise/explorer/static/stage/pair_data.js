@@ -15,7 +15,7 @@ export class PairData {
     this.host = host;
     this.changed = changed;
     this.failed = failed;
-    this.key = "";
+    this.key = this.switches = "";
     /** @type {PairAnswer | null} */
     this.answer = null;
     /** @type {TextData | null} */

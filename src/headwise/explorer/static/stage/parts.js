@@ -2,11 +2,10 @@
 /** The parts of the view in the document: where they stand at each width, and what they show. */
 
 /** @import {View} from "./view.js" */
-/** @import {Frame} from "./view_pictures.js" */
 
 import { make } from "./dom.js";
 import { Findings } from "./findings.js";
-import { allHeads, roleColour, shownRole } from "./frame.js";
+import { allHeads } from "./frame.js";
 import { Grid, wantsRow } from "./grid.js";
 import { GridBar } from "./grid_bar.js";
 import { HeadFacts } from "./head_facts.js";
@@ -14,12 +13,9 @@ import { Headline } from "./headline.js";
 import { Legend } from "./legend.js";
 import { HeadMap } from "./map.js";
 import { MapBar } from "./map_bar.js";
-import { notesOf } from "./notes.js";
-import { Ranking, rankHeads } from "./pair.js";
-import { fill } from "./sentences.js";
+import { Ranking } from "./pair.js";
 import { Stage } from "./stage.js";
 import { Tools } from "./tools.js";
-import * as pictures from "./view_pictures.js";
 
 /** Widths of the view in rem below which it takes the 1024 order, and the phone's. */
 const WIDE = 69,
@@ -34,90 +30,87 @@ export class Parts {
     const { host } = view;
     /** @type {"wide" | "middle" | "narrow"} */
     this.size = "wide";
-    this.root = make("div", { class: "hw-view", "data-size": "wide" });
+    this.root = make("div", { class: "hv-view", "data-size": "wide" });
     const section = (/** @type {string} */ name, /** @type {string} */ label) =>
-      make("section", { class: `hw-${name}`, "aria-label": label });
+      make("section", { class: `hv-${name}`, "aria-label": label });
     this.toolBox = make("div", { role: "group", "aria-label": "Sentence and view" });
-    this.headBox = make("div", { class: "hw-heading" });
-    this.top = make("div", { class: "hw-top" }, this.toolBox, this.headBox);
-    this.stageBox = make("div", { class: "hw-stage-box" });
-    this.editor = make("div", { class: "hw-editor-box", hidden: true });
+    this.headBox = make("div", { class: "hv-heading" });
+    this.top = make("div", { class: "hv-top" }, this.toolBox, this.headBox);
+    this.stageBox = make("div", { class: "hv-stage-box" });
+    this.editor = make("div", { class: "hv-editor-box", hidden: true });
     this.noteLeft = make("p", {});
     this.noteRight = make("p", {});
-    this.notes = make("div", { class: "hw-notes" }, this.noteLeft, this.noteRight);
+    this.notes = make("div", { class: "hv-notes" }, this.noteLeft, this.noteRight);
     this.rankBox = section("rank", "Heads by how much the swap moves them");
     this.mapBox = section("map-panel", "Map of the head");
     this.gridBox = section("grid-panel", "All heads");
     this.findBox = make("div", {});
-    this.factBox = make("div", { class: "hw-fact-box" });
-    this.missing = make("p", { class: "hw-missing" }, host.missing ?? "");
+    this.factBox = make("div", { class: "hv-fact-box" });
+    this.missing = make("p", { class: "hv-missing" }, host.missing ?? "");
     this.missing.hidden = !host.missing;
-    this.below = make("div", { class: "hw-below" });
-    this.build();
-    this.isRow = wantsRow(host.about.layers, GRID_COLUMN);
-    this.root.classList.toggle("hw-grid-row-below", this.isRow);
-    this.watcher = new ResizeObserver(() => this.measure());
-    this.isAttached = false;
-  }
-
-  build() {
-    const { view } = this;
-    const { host } = view;
-    this.stage = new Stage(this.stageBox, {
-      hover: (word) => view.point({ word }),
-      lock: (word) => (view.editing.isSwapping && word !== null ? view.editing.open(word) : view.lock(word)),
-      go: (word) => view.host.set({ word: String(word) }, "push"),
-    });
+    this.below = make("div", { class: "hv-below" });
+    this.stage = this.makeStage();
     this.headline = new Headline(this.headBox, (role) => host.set({ role }, "push"));
     this.mapBar = new MapBar(this.mapBox, view);
-    this.map = new HeadMap(make("div", { class: "hw-map-box" }), {
-      hover: (cell) => view.point(cell ? { word: cell.row, target: cell.column, ...this.loan() } : {}),
-      lock: (row) => view.lock(row),
-      table: (isTable) => host.set({ table: isTable ? "1" : "" }, "push"),
-      part: (part) => view.data?.loadTile(view.tab, part),
-    });
-    this.mapBox.append(this.map.el);
+    this.map = this.makeMap();
     this.gridBar = new GridBar(this.gridBox, view);
-    const cells = make("div", { class: "hw-grid-box" });
-    const count = allHeads(host.about).length;
-    this.grid = new Grid(
-      cells,
-      host.about.layers,
-      {
-        choose: (name, isAdded) => view.choose(name, isAdded),
-        hover: (head) => view.point({ head }),
-      },
-      `All ${count} heads`,
-    );
-    const legend = make("div", { role: "group", "aria-label": "Roles" });
-    this.gridBox.append(cells, legend, this.gridBar.scale);
-    this.legend = new Legend(legend, (role) => {
-      view.only = role;
-      view.show();
-    });
+    this.grid = this.makeGrid();
+    this.legend = this.makeLegend();
     this.findings = new Findings(this.findBox, {
       choose: (finding) => view.take(finding),
       scan: () => view.jobs.toggle("scan"),
     });
     this.ranking = new Ranking(this.rankBox, (head, isAdded) => view.choose(head, isAdded));
-    if (host.headFacts)
-      this.facts = new HeadFacts(this.factBox, {
-        ask: () => this.askFacts(),
-        failed: (error) => view.fail(error),
-      });
+    this.facts = this.makeFacts();
+    /** @type {Tools | null} */
+    this.toolbar = null;
+    this.isRow = wantsRow(host.about.layers, GRID_COLUMN);
+    this.root.classList.toggle("hv-grid-row-below", this.isRow);
+    this.watcher = new ResizeObserver(() => this.measure());
+    this.isAttached = false;
   }
 
-  /** A cell of the map belongs to the head of its tab. */
-  loan() {
-    const { tab } = this.view;
-    const heads = this.view.frame().chosen;
-    return heads.length > 1 ? { head: tab } : {};
+  makeStage() {
+    const { view } = this;
+    return new Stage(this.stageBox, {
+      hover: (word) => view.point({ word }),
+      lock: (word) => (view.editing.isSwapping ? view.editing.open(word) : view.lock(word)),
+      go: (word) => view.go(word),
+    });
   }
 
-  askFacts() {
-    const { host, tab, data } = this.view;
-    if (!host.headFacts || !data) throw new Error("there is no text yet");
-    return host.headFacts(data.text, tab);
+  makeMap() {
+    const { view } = this;
+    const map = new HeadMap(make("div", { class: "hv-map-box" }), {
+      hover: (cell) => view.point(cell ? this.pointed(cell) : {}),
+      lock: (row) => view.lock(row),
+      table: (isTable) => view.host.set({ table: isTable ? "1" : "" }, "push"),
+      part: (part) => view.data?.loadTile(view.tab, part),
+    });
+    this.mapBox.append(map.el);
+    return map;
+  }
+
+  makeGrid() {
+    const { view } = this;
+    const { layers } = view.host.about;
+    const cells = make("div", { class: "hv-grid-box" });
+    this.gridBox.append(cells);
+    const actions = {
+      choose: (/** @type {string} */ name, /** @type {boolean} */ isAdded) =>
+        view.choose(name, isAdded),
+      hover: (/** @type {string | null} */ head) => view.point({ head }),
+    };
+    return new Grid(cells, layers, actions, `All ${allHeads(view.host.about).length} heads`);
+  }
+
+  makeLegend() {
+    const box = make("div", { role: "group", "aria-label": "Roles" });
+    this.gridBox.append(box, this.gridBar.scale);
+    return new Legend(box, (role) => {
+      this.view.only = role;
+      this.view.show();
+    });
   }
 
   /** Tools need what the view can save, which is made after the parts. */
@@ -132,6 +125,32 @@ export class Parts {
       side: (side) => host.set({ side }, "push"),
       close: () => host.set({ swap: "", side: "both" }, "push"),
     });
+  }
+
+  /** @returns {HeadFacts | null} */
+  makeFacts() {
+    const { view } = this;
+    if (!view.host.headFacts) return null;
+    return new HeadFacts(this.factBox, {
+      ask: () => {
+        const { host, tab, data } = view;
+        if (!host.headFacts || !data) throw new Error("there is no text yet");
+        return host.headFacts(data.text, tab);
+      },
+      failed: (error) => view.fail(error),
+    });
+  }
+
+  /**
+   * A hovered cell: its word and target, in the head of the map's tab.
+   * @param {{row: number, column: number}} cell
+   */
+  pointed({ row, column }) {
+    const { tab } = this.view;
+    const isMany = this.view.frame().chosen.length > 1;
+    const isBy = this.view.host.get("by") === "1";
+    const [word, target] = isBy ? [column, row] : [row, column];
+    return { word, target, head: isMany ? tab : null };
   }
 
   get tools() {
@@ -149,7 +168,7 @@ export class Parts {
 
   /** The button of a word on the stage. @param {number} at @returns {HTMLElement | null} */
   wordButton(at) {
-    return this.stageBox.querySelector(`[data-word="${at}"]`);
+    return this.stageBox.querySelector(`[data-word="${at}"][data-side="0"]`);
   }
 
   attach() {
@@ -196,116 +215,4 @@ export class Parts {
       this.missing,
     );
   }
-
-  /** @param {Frame} frame */
-  show(frame) {
-    if (!this.isAttached) this.attach();
-    const { view } = this;
-    const { host } = view;
-    const reading = host.reading();
-    const isPair = frame.pair?.side === "both";
-    this.root.dataset.theme = host.theme();
-    this.root.classList.toggle("hw-waiting", Boolean(reading.text));
-    this.root.classList.toggle("hw-paired", isPair);
-    const picture = pictures.stagePicture(frame);
-    const error = view.error || reading.error;
-    this.headline.show(pictures.headlinePicture(frame, error, this.remark(frame)));
-    this.tools.show(this.toolsPicture(frame));
-    if (!view.editing.isOn) this.stage.show(picture);
-    const notes = notesOf(frame, picture, this.stage.layout?.shape ?? "line");
-    fill(this.noteLeft, notes.left);
-    this.noteRight.textContent = notes.right;
-    this.mapBar.show(frame);
-    this.map.show(pictures.mapPicture(frame));
-    this.gridBar.show(frame);
-    const { measures, names } = this.gridBar.columns(frame);
-    this.grid.show(pictures.gridPicture(frame, measures, names, view.only));
-    this.showLegend(frame, Boolean(measures[host.get("grid")]));
-    this.showFindings(frame);
-    this.showRanking(frame, isPair);
-    const key = `${frame.data.text.name} ${view.tab} ${Boolean(host.about.scan)}`;
-    this.facts?.show(key, view.tab, host.about, host.theme());
-  }
-
-  /** @param {Frame} frame */
-  remark({ heads, chosen, pair }) {
-    if (this.view.remark) return this.view.remark;
-    if (pair) return "one word swapped";
-    return heads.length > 1 && heads === chosen ? "shift-click a small map to add or remove one" : "";
-  }
-
-  /** @param {Frame} frame @param {boolean} isMeasure */
-  showLegend({ host }, isMeasure) {
-    const roles = pictures.rolesOfAll(host);
-    this.legend.show(host.about.roles, roles, host.theme(), this.view.only);
-    this.legend.el.hidden = isMeasure;
-  }
-
-  /** @param {Frame} frame */
-  showFindings({ host, data }) {
-    const { view } = this;
-    this.findings.show({
-      about: host.about,
-      text: view.data?.text ?? data.text,
-      theme: host.theme(),
-      isChosen: (finding) => view.isTaken(finding),
-      canScan: Boolean(host.job),
-      scanning: view.jobs.running.scan ?? "",
-    });
-  }
-
-  /** @param {Frame} frame @param {boolean} isPair */
-  showRanking(frame, isPair) {
-    const { host, data, heads, word, pair } = frame;
-    const partner = pair?.partner(word) ?? null;
-    this.rankBox.hidden = !isPair || word === null || partner === null;
-    if (this.rankBox.hidden || !pair || word === null || partner === null) return;
-    const all = allHeads(host.about);
-    const role = shownRole(host, heads[0]);
-    this.ranking.show({
-      ranked: rankHeads(all, data, pair.data, pair.aligned, word, partner),
-      source: { word: data.rows(heads[0])[word].text, colour: roleColour(host, role) },
-      count: all.length,
-      chosen: frame.chosen,
-      facts: host.about.roles,
-      role: (head) => pictures.leadOf(host, head),
-      colour: (head) => roleColour(host, pictures.leadOf(host, head)),
-      theme: host.theme(),
-    });
-  }
-
-  /** @param {Frame} frame */
-  toolsPicture({ host, data, pair, heads }) {
-    const swapped = pair && pairWords(frameWords(data, heads[0]), pair);
-    /** @type {Record<string, string>} */
-    const disabled = {};
-    if (data.text.why_no_words) disabled.words = data.text.why_no_words;
-    if (!data.rows(heads[0]).some(({ kind }) => kind === "special"))
-      disabled.special = "This text has no special tokens.";
-    return {
-      get: (/** @type {string} */ key) => host.get(key),
-      disabled,
-      pair: pair && swapped ? { words: swapped, side: pair.side } : null,
-      isEditing: this.view.editing.isOn,
-    };
-  }
-}
-
-/** @param {import("./data.js").TextData} data @param {string} head */
-const frameWords = (data, head) => data.rows(head);
-
-/**
- * The word that differs, in both sentences; "First" and "Second" if there is no one word.
- * @param {import("../types.js").StageWord[]} words
- * @param {NonNullable<Frame["pair"]>} pair @returns {[string, string]}
- */
-function pairWords(words, pair) {
-  const other = pair.data.rows(pair.data.host.about.layers[0].name + "H0");
-  const changed = pair.aligned.filter(
-    ([from, to]) =>
-      from !== null && to !== null && words[from]?.text !== other[to]?.text,
-  );
-  const [from, to] = changed[0] ?? [];
-  if (changed.length !== 1 || from == null || to == null) return ["First", "Second"];
-  return [words[from].text, other[to].text];
 }

@@ -3,9 +3,10 @@
 
 /** @import {View} from "./view.js" */
 
-import { NOT_SAVED } from "./sentences.js";
+import { caption, NOT_SAVED } from "./sentences.js";
+import { SWITCHES } from "./tools.js";
 import { stageSvg, toPng } from "./svg_file.js";
-import { savedPicture } from "./saved_picture.js";
+import { headlinePicture, stagePicture } from "./view_pictures.js";
 
 /** What can be saved, by its words. @param {View} view @returns {Record<string, () => void>} */
 export function saves(view) {
@@ -14,7 +15,7 @@ export function saves(view) {
   if (!save) return {};
   const make = (/** @type {"svg" | "png"} */ kind) => async () => {
     try {
-      const { picture, texts, name } = savedPicture(view);
+      const { picture, texts, name } = saved(view);
       const text = stageSvg(picture, texts);
       const svg = new Blob([text], { type: "image/svg+xml" });
       save(kind === "svg" ? svg : await toPng(text), `${name}.${kind}`);
@@ -26,4 +27,26 @@ export function saves(view) {
   const all = { "Picture as SVG": make("svg"), "Picture as PNG": make("png") };
   if (savePage) all["Page as HTML"] = () => void savePage().catch((error) => view.fail(error));
   return all;
+}
+
+/** What is on the stage without the pointer, with its headline and caption. @param {View} view */
+function saved(view) {
+  const { host } = view;
+  view.hover = { word: null, target: null, head: null };
+  const frame = view.frame();
+  const picture = { ...stagePicture(frame), target: null };
+  const { headline, sub } = headlinePicture(frame, "", "");
+  const switches = SWITCHES.filter(({ key, usual }) => key !== "words" && host.get(key) !== usual);
+  const texts = {
+    headline,
+    sub,
+    caption: caption({
+      model: host.about.title,
+      heads: frame.heads,
+      isByWord: frame.data.options("").words,
+      switches: switches.map(({ off }) => off).join("; "),
+      version: host.version,
+    }),
+  };
+  return { picture, texts, name: frame.heads.join("-") };
 }

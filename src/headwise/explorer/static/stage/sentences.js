@@ -11,7 +11,7 @@ import { percent, percentInWords } from "./numbers.js";
 
 /**
  * A word of the text in a sentence; `colour` is a CSS colour, or "" for ink.
- * @typedef {{word: string, colour: string}} Word
+ * @typedef {{word: string, colour?: string}} Word
  */
 /** A part of a sentence. @typedef {string | Word} Part */
 /** A headline and the line below it. @typedef {{headline: Part[], sub: Part[]}} Head */
@@ -49,7 +49,7 @@ export function fill(el, parts) {
     ...parts.map((part) => {
       if (typeof part === "string") return part;
       const word = make("i", { class: "hw-word", dir: "auto" }, part.word);
-      word.style.color = part.colour;
+      word.style.color = part.colour ?? "";
       return word;
     }),
   );
@@ -62,7 +62,8 @@ export const inWords = (count) => COUNTS[count] ?? count.toLocaleString("en");
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @param {number} count @param {string} noun */
-export const many = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export const many = (count, noun) =>
+  `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A list with "and" before its last part. @param {Part[]} parts @returns {Part[]} */
 export function listed(parts) {
@@ -113,11 +114,19 @@ export function wordHead(top, { head, meaning, isHovered, isLookedAt }) {
     top.isResting && top.next
       ? [" Next comes ", top.next.word, ` with ${percent(top.next.share)}.`]
       : [];
-  return { headline, sub: [`${gist}, in ${placeOf(head)}.`, ...then, meaning ? ` ${meaning}` : ""] };
+  return {
+    headline,
+    sub: [`${gist}, in ${placeOf(head)}.`, ...then, meaning ? ` ${meaning}` : ""],
+  };
 }
 
 /** A hovered cell of the map. @param {Word} source @param {Word} target @param {number} share */
-export const cellHead = (source, target, share) => [source, " looks at ", target, `, ${percent(share)}`];
+export const cellHead = (source, target, share) => [
+  source,
+  " looks at ",
+  target,
+  `, ${percent(share)}`,
+];
 
 /**
  * One head with no word chosen.
@@ -170,7 +179,9 @@ export const overlayNoWord = (count) => ({
 /** @param {Moves} moves @returns {Head} */
 export function pairHead({ source, swapped, most, others }) {
   /** @type {Part[]} */
-  const start = swapped ? ["With ", { ...swapped, colour: "" }, ", "] : ["In the second sentence, "];
+  const start = swapped
+    ? ["With ", { ...swapped, colour: "" }, ", "]
+    : ["In the second sentence, "];
   if (!most)
     return {
       headline: [...start, source, " looks the same way"],
@@ -190,61 +201,6 @@ export function pairHead({ source, swapped, most, others }) {
     headline: [...start, source, ` looks ${isLess ? "less" : "more"} at `, word],
     sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...rest, rest.length ? "." : ""],
   };
-}
-
-/**
- * The note at the left under the row.
- * @param {Word | null} source @param {{isLookedAt: boolean, isValued: boolean, heads: number}} how
- * @returns {Part[]}
- */
-export function rowNote(source, { isLookedAt, isValued, heads }) {
-  if (!source) return [];
-  const word = { ...source, colour: "" };
-  if (isLookedAt)
-    return ["Each cell: the share of its own attention that the word above it gives to ", word, "."];
-  const share = isValued ? "share of attention, weighed by values," : "share of attention";
-  if (heads > 1)
-    return [
-      `Each cell: the ${share} that `,
-      word,
-      " gives to the word above. One row per head; each sums to 100%.",
-    ];
-  return [
-    `Each cell: the ${share} that `,
-    word,
-    " gives to the word above it. The row sums to 100%.",
-  ];
-}
-
-/**
- * The note at the right: what is faint and what is not drawn.
- * @param {object} rest
- * @param {boolean} rest.hasFaint @param {string[]} rest.undrawn  "16% on [CLS] is not drawn"
- * @param {number} rest.count @param {number} rest.share @param {boolean} rest.isLimit
- * @param {number} rest.threshold
- */
-export function restNote({ hasFaint, undrawn, count, share, isLimit, threshold }) {
-  const links = many(count, "link");
-  const under = Math.round(threshold * 100);
-  const rest = isLimit
-    ? `+ ${links}, ${percent(share)} together`
-    : `+ ${links} under ${under}%, ${percent(share)} together`;
-  return [
-    ...(hasFaint ? ["Faint: other words\u2019 strongest links"] : []),
-    ...undrawn,
-    ...(count ? [rest] : []),
-  ].join("\u2002\u00b7\u2002");
-}
-
-/**
- * The note of an overlay: "+ 37 links under 10%, and 13% and 10% on [CLS]".
- * @param {number} count @param {number} threshold @param {{name: string, shares: number[]}[]} resting
- */
-export function overlayNote(count, threshold, resting) {
-  const parts = count ? [`+ ${many(count, "link")} under ${Math.round(threshold * 100)}%`] : [];
-  for (const { name, shares } of resting)
-    if (shares.length) parts.push(`${plain(listed(shares.map(percent)))} on ${name}`);
-  return parts.join(", and ");
 }
 
 /**

@@ -6,7 +6,9 @@ import { mix } from "./colours.js";
 /** Shades by theme and colour. @type {Map<string, Uint8ClampedArray>} */
 const tables = new Map();
 /** Square roots of weights in 1/65535, as bytes. */
-const ROOTS = Uint8Array.from({ length: 65536 }, (_, at) => Math.round(255 * Math.sqrt(at / 65535)));
+const ROOTS = Uint8Array.from({ length: 65536 }, (_, at) =>
+  Math.round(255 * Math.sqrt(at / 65535)),
+);
 
 /** Red, green and blue of a colour like #a80f68. @param {string} colour */
 export const rgb = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));

@@ -8,6 +8,7 @@ import { make } from "./dom.js";
  * @typedef {object} Switch
  * @property {string} key @property {string} words @property {string} title
  * @property {string} usual  value by default @property {string} on  value that the switch turns on
+ * @property {string} off  a few words for a saved picture whose switch differs
  */
 
 /** @type {Switch[]} */
@@ -15,9 +16,11 @@ export const SWITCHES = [
   {
     key: "words",
     words: "Whole words",
-    title: "Off: the pieces that the model reads, such as \u201cdidn\u201d, \u201c'\u201d, \u201ct\u201d.",
+    title:
+      "Off: the pieces that the model reads, such as \u201cdidn\u201d, \u201c'\u201d, \u201ct\u201d.",
     usual: "1",
     on: "1",
+    off: "",
   },
   {
     key: "special",
@@ -25,6 +28,7 @@ export const SWITCHES = [
     title: "Off: tokens such as [CLS] are not shown; the shares that they take stay missing.",
     usual: "1",
     on: "1",
+    off: "special tokens not shown",
   },
   {
     key: "first",
@@ -32,6 +36,7 @@ export const SWITCHES = [
     title: "Off: the first token is left out of every row, and the rest is rescaled to 100%.",
     usual: "1",
     on: "1",
+    off: "without the first token",
   },
   {
     key: "by",
@@ -39,6 +44,7 @@ export const SWITCHES = [
     title: "On: arcs come from the words that look at the chosen word.",
     usual: "0",
     on: "1",
+    off: "shares that the word is given",
   },
   {
     key: "values",
@@ -46,6 +52,7 @@ export const SWITCHES = [
     title: "On: each weight is multiplied by the length of what its value adds to the output.",
     usual: "0",
     on: "1",
+    off: "weighed by values",
   },
 ];
 
@@ -70,7 +77,7 @@ export class Tools {
   constructor(el, on) {
     this.on = on;
     this.el = el;
-    el.classList.add("hw-tools");
+    el.classList.add("hv-tools");
     this.shown = "";
     /** The open menu, and the button that opened it. @type {{menu: HTMLElement, button: HTMLElement} | null} */
     this.open = null;
@@ -94,7 +101,7 @@ export class Tools {
   /** @param {string} words @param {Record<string, string | boolean | null>} attributes
    * @param {() => void} act */
   button(words, attributes, act) {
-    const button = make("button", { type: "button", class: "hw-button", ...attributes }, words);
+    const button = make("button", { type: "button", class: "hv-button", ...attributes }, words);
     button.addEventListener("click", act);
     return button;
   }
@@ -106,7 +113,7 @@ export class Tools {
     if (key !== this.shown) this.build(picture);
     this.shown = key;
     const isOther = SWITCHES.some(({ key, usual }) => picture.get(key) !== usual);
-    this.view?.classList.toggle("hw-differs", isOther);
+    this.view?.classList.toggle("hv-differs", isOther);
     this.view?.setAttribute("aria-label", isOther ? "View, changed" : "View");
     for (const box of this.el.querySelectorAll("input"))
       box.checked = picture.get(box.name) === SWITCHES.find(({ key }) => key === box.name)?.on;
@@ -183,7 +190,7 @@ export class Tools {
       () => (this.open?.menu === menu ? this.shut() : this.openMenu(button)),
     );
     if (name === "view") this.view = button;
-    return [make("span", { class: "hw-holder" }, button, menu)];
+    return [make("span", { class: "hv-holder" }, button, menu)];
   }
 
   /** Open the menu of a button. @param {HTMLElement} button */
@@ -221,28 +228,37 @@ export class Tools {
   switches(disabled) {
     const rows = SWITCHES.map(({ key, words, title, on }) => {
       const why = disabled[key];
-      const box = make("input", { type: "checkbox", name: key, role: "switch", disabled: Boolean(why) });
+      const box = make("input", {
+        type: "checkbox",
+        name: key,
+        role: "switch",
+        disabled: Boolean(why),
+      });
       box.addEventListener("change", () => {
         const off = on === "1" ? "0" : "1";
         this.on.set(key, box.checked ? on : off);
       });
       return make(
         "label",
-        { title: why || title, class: why ? "hw-disabled" : null },
+        { title: why || title, class: why ? "hv-disabled" : null },
         box,
         make("span", {}, make("span", {}, words), make("small", {}, why || title)),
       );
     });
-    return make("div", { class: "hw-menu hw-switches", role: "group", "aria-label": "View" }, ...rows);
+    return make(
+      "div",
+      { class: "hv-menu hv-switches", role: "group", "aria-label": "View" },
+      ...rows,
+    );
   }
 
   saves() {
     const buttons = Object.entries(this.on.save).map(([words, act]) =>
-      this.button(words, { class: "hw-menu-item" }, () => {
+      this.button(words, { class: "hv-menu-item" }, () => {
         this.shut();
         act();
       }),
     );
-    return make("div", { class: "hw-menu", role: "group", "aria-label": "Save" }, ...buttons);
+    return make("div", { class: "hv-menu", role: "group", "aria-label": "Save" }, ...buttons);
   }
 }

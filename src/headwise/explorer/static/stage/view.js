@@ -5,7 +5,7 @@
  * `mount(host, el)` is called by the explorer's page, by the notebook and by an exported file.
  */
 
-/** @import {Finding, TextAnswer} from "../types.js" */
+/** @import {Finding} from "../types.js" */
 /** @import {Switches} from "./data.js" */
 /** @import {Hover} from "./frame.js" */
 /** @import {Host} from "./host.js" */
@@ -19,10 +19,10 @@ import { Jobs } from "./jobs.js";
 import { PairData } from "./pair_data.js";
 import { Parts } from "./parts.js";
 import { saves } from "./saves.js";
+import { showParts } from "./show_parts.js";
 import { viewKey } from "./view_keys.js";
-import * as pictures from "./view_pictures.js";
 
-/** Milliseconds at rest before a hovered word of the stage acts. */
+/** Nothing under the pointer. */
 const NO_HOVER = /** @type {Hover} */ ({ word: null, target: null, head: null });
 
 export class View {
@@ -35,14 +35,24 @@ export class View {
     /** Weights that replace `data` once they have come. @type {TextData | null} */
     this.next = null;
     this.hover = NO_HOVER;
+    /** Text and switches of the newest weights. */
+    this.key = "";
     /** The role whose heads are not dimmed. @type {string | null} */
     this.only = null;
     /** The head of an overlay whose map is shown. */
     this.tab = "";
     this.error = "";
     this.remark = "";
-    this.jobs = new Jobs(host, () => this.show(), (error) => this.fail(error));
-    this.pair = new PairData(host, () => this.show(), (error) => this.fail(error));
+    this.jobs = new Jobs(
+      host,
+      () => this.show(),
+      (error) => this.fail(error),
+    );
+    this.pair = new PairData(
+      host,
+      () => this.show(),
+      (error) => this.fail(error),
+    );
     this.parts = new Parts(this);
     this.editing = new Editing(this);
     this.saves = saves(this);
@@ -136,7 +146,7 @@ export class View {
     if (!this.data) return;
     const frame = this.frame();
     this.loadLines(frame);
-    this.parts.show(frame);
+    showParts(this.parts, frame);
     const isReady = frame.data.isReady(frame.chosen) && !this.next;
     if (isReady) this.host.drawn?.(frame.data.text.name, frame.chosen);
   }
@@ -148,7 +158,7 @@ export class View {
       data.loadLine(head, word, isLookedAt);
       if (!isLookedAt) data.loadLine(head, word, true);
     }
-    if (this.host.get("grid") === "word") data.loadBars(word, heads[0]);
+    if (this.host.get("grid") === "word") data.loadBars(word, heads[0], isLookedAt);
   }
 
   /** @returns {Frame} */
@@ -210,6 +220,14 @@ export class View {
     else this.host.set({ word: next }, "push");
   }
 
+  /** Lock the word that a key has gone to: a walk over words is one entry. @param {number} at */
+  go(at) {
+    const pair = this.pair.frame();
+    const word = pair?.side === "second" ? pair.origin(at) : at;
+    this.hover = NO_HOVER;
+    this.host.set({ word: word === null ? "-" : String(word) }, "replace");
+  }
+
   /** Choose a head, or with `isAdded` add or remove it. @param {string} name @param {boolean} [isAdded] */
   choose(name, isAdded = false) {
     const chosen = chosenHeads(this.host);
@@ -228,7 +246,7 @@ export class View {
     return this.host.set({ head: heads.join(","), role: "", ...word }, "push");
   }
 
-  /** The start's word stays chosen when its head is left. */
+  /** The start's word stays chosen when its head is left. @returns {Record<string, string>} */
   keepWord() {
     if (this.host.get("word") !== "" || !this.data) return {};
     const at = lockedWord(this.host, this.data, chosenHeads(this.host)[0]);
@@ -251,7 +269,9 @@ export class View {
     const { host, data } = this;
     if (!data) return;
     if (finding.kind === "swap" && finding.text) {
-      const head = finding.head ? { head: finding.head } : {};
+      const head = /** @type {Record<string, string>} */ (
+        finding.head ? { head: finding.head } : {}
+      );
       const word = finding.source === null ? this.keepWord() : { word: this.place(finding) };
       host.set({ ...head, ...word, swap: finding.text, side: "both", role: "" }, "push");
     } else if (finding.head) {

@@ -44,12 +44,6 @@ import { shades } from "./shades.js";
  * @property {boolean} isNarrow
  */
 
-/** Roles of every head, for the legend. @param {Host} host */
-export const rolesOfAll = (host) => rolesOf(host.about);
-
-/** The lead role of a head. @param {Host} host @param {string} head */
-export const leadOf = (host, head) => rolesOf(host.about)?.[head]?.[0] ?? null;
-
 /** Subscript of the second head of one role. @param {(string | null)[]} roles @param {number} at */
 function markOf(roles, at) {
   const before = roles.slice(0, at).filter((role) => role === roles[at]).length;
@@ -84,6 +78,7 @@ export function stagePicture(frame) {
     restsOnFirst: data.text.rests_on_first,
     hidesSpecial: frame.hidesSpecial,
     isLookedAt: frame.isLookedAt,
+    isValued: host.get("values") === "1",
     theme: host.theme(),
     pair:
       pair?.side === "both"
@@ -157,7 +152,8 @@ export function gridPicture(frame, measures, names, only) {
     key: `${data.text.name} ${data.version} ${JSON.stringify(data.switches)} ${key}`,
     maps: (head) => data.smallMap(head),
     bars: hasBars
-      ? (head) => (inStack(head) ? data.bars(head, /** @type {number} */ (word), frame.isLookedAt) : null)
+      ? (head) =>
+          inStack(head) ? data.bars(head, /** @type {number} */ (word), frame.isLookedAt) : null
       : null,
     values: column ? shadeValues(column, names, theme) : null,
   };
@@ -228,7 +224,11 @@ function sentencesOf(frame) {
   if (target !== null) {
     const share = data.share(head, word, target);
     const to = data.columns(head)[target];
-    const headline = say.cellHead(wordAt(frame, word, colour), { word: to.text, colour }, share ?? 0);
+    const headline = say.cellHead(
+      wordAt(frame, word, colour),
+      { word: to.text, colour },
+      share ?? 0,
+    );
     return { headline, sub: [] };
   }
   if (pair?.side === "both") {
@@ -278,7 +278,8 @@ function overlay(frame) {
       colour: roleColour(host, role),
       rest: restColour(host),
     });
-    const best = isRestingRole(role) && top?.target ? { word: top.target, share: top.share } : top?.next;
+    const best =
+      isRestingRole(role) && top?.target ? { word: top.target, share: top.share } : top?.next;
     return best && rounded(best.share) >= 10 ? best.word : null;
   });
   const source = wordAt(frame, word ?? 0, "");

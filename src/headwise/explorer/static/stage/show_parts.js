@@ -1,0 +1,119 @@
+// @ts-check
+/** Shows a frame in all parts of the view. */
+
+/** @import {StageWord} from "../types.js" */
+/** @import {Parts} from "./parts.js" */
+/** @import {Frame} from "./view_pictures.js" */
+
+import { allHeads, roleColour, rolesOf, shownRole } from "./frame.js";
+import { rankHeads } from "./pair.js";
+import { leftNote, rightNote } from "./picture_notes.js";
+import { fill } from "./sentences.js";
+import * as pictures from "./view_pictures.js";
+
+/** @param {Parts} parts @param {Frame} frame */
+export function showParts(parts, frame) {
+  if (!parts.isAttached) parts.attach();
+  const { view } = parts;
+  const { host } = view;
+  const reading = host.reading();
+  const isPair = frame.pair?.side === "both";
+  parts.root.dataset.theme = host.theme();
+  parts.root.classList.toggle("hv-waiting", Boolean(reading.text));
+  parts.root.classList.toggle("hv-paired", isPair);
+  const picture = pictures.stagePicture(frame);
+  const error = view.error || reading.error;
+  parts.headline.show(pictures.headlinePicture(frame, error, remark(parts, frame)));
+  parts.tools.show(toolsPicture(parts, frame));
+  if (!view.editing.isOn) parts.stage.show(picture);
+  const shape = parts.stage.layout?.shape ?? "line";
+  fill(parts.noteLeft, frame.isNarrow ? [] : leftNote(picture, shape));
+  parts.noteRight.textContent = rightNote(picture, shape);
+  parts.mapBar.show(frame);
+  parts.map.show(pictures.mapPicture(frame));
+  parts.gridBar.show(frame);
+  const { measures, names } = parts.gridBar.columns(frame);
+  parts.grid.show(pictures.gridPicture(frame, measures, names, view.only));
+  parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), view.only);
+  parts.legend.el.hidden = host.get("grid") in measures;
+  showFindings(parts, frame);
+  showRanking(parts, frame, isPair);
+  const key = `${frame.data.text.name} ${view.tab} ${Boolean(host.about.scan)}`;
+  parts.facts?.show(key, view.tab, host.about, host.theme());
+}
+
+/** Grey words beside the head's name. @param {Parts} parts @param {Frame} frame */
+function remark({ view }, { heads, chosen, pair }) {
+  if (view.remark) return view.remark;
+  if (pair) return "one word swapped";
+  const isChosen = heads.length > 1 && heads.length === chosen.length;
+  return isChosen ? "shift-click a small map to add or remove one" : "";
+}
+
+/** @param {Parts} parts @param {Frame} frame */
+function showFindings({ findings, view }, { host, data }) {
+  findings.show({
+    about: host.about,
+    text: view.data?.text ?? data.text,
+    theme: host.theme(),
+    isChosen: (finding) => view.isTaken(finding),
+    canScan: Boolean(host.job),
+    scanning: view.jobs.running.scan ?? "",
+  });
+}
+
+/** @param {Parts} parts @param {Frame} frame @param {boolean} isPair */
+function showRanking(parts, frame, isPair) {
+  const { host, data, heads, word, pair } = frame;
+  const partner = pair?.partner(word) ?? null;
+  const isShown = isPair && word !== null && partner !== null;
+  parts.rankBox.hidden = !isShown;
+  if (!isShown || !pair) return;
+  const all = allHeads(host.about);
+  const roles = rolesOf(host.about);
+  const leadOf = (/** @type {string} */ head) => roles?.[head]?.[0] ?? null;
+  parts.ranking.show({
+    ranked: rankHeads(all, data, pair.data, pair.aligned, word, partner),
+    source: {
+      word: data.rows(heads[0])[word].text,
+      colour: roleColour(host, shownRole(host, heads[0])),
+    },
+    count: all.length,
+    chosen: frame.chosen,
+    facts: host.about.roles,
+    role: leadOf,
+    colour: (head) => roleColour(host, leadOf(head)),
+    theme: host.theme(),
+  });
+}
+
+/** @param {Parts} parts @param {Frame} frame */
+function toolsPicture({ view }, { host, data, pair, heads }) {
+  const first = view.data ?? data;
+  const words = pair && pairWords(first.rows(heads[0]), pair.data.rows(heads[0]), pair.aligned);
+  /** @type {Record<string, string>} */
+  const disabled = {};
+  if (data.text.why_no_words) disabled.words = data.text.why_no_words;
+  if (!data.columns(heads[0]).some(({ kind }) => kind === "special"))
+    disabled.special = "This text has no special tokens.";
+  return {
+    get: (/** @type {string} */ key) => host.get(key),
+    disabled,
+    pair: pair && words ? { words, side: pair.side } : null,
+    isEditing: view.editing.isOn,
+  };
+}
+
+/**
+ * The word that differs, in both sentences; "First" and "Second" if it is not one word.
+ * @param {StageWord[]} first @param {StageWord[]} second @param {(number | null)[][]} aligned
+ * @returns {[string, string]}
+ */
+function pairWords(first, second, aligned) {
+  const changed = aligned.filter(
+    ([from, to]) => from === null || to === null || first[from].text !== second[to].text,
+  );
+  const [from, to] = changed[0] ?? [null, null];
+  if (changed.length !== 1 || from === null || to === null) return ["First", "Second"];
+  return [first[from].text, second[to].text];
+}
