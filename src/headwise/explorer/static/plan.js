@@ -46,7 +46,7 @@ export class PlanPanel {
     this.kicker = make("p", { class: "pl-kicker" });
     this.headline = make("h2", { class: "pl-headline", id: "plan-title" });
     this.sub = make("p", { class: "pl-sub", "aria-live": "polite" });
-    this.reset = make("button", { type: "button", class: "hw-button" }, "Back to the loaded model");
+    this.reset = make("button", { type: "button", class: "hv-button" }, "Back to the loaded model");
     this.reset.addEventListener("click", () => this.put(this.usual, "push"));
     this.from = make("select", { id: "plan-from" });
     this.from.addEventListener("change", () => this.startFrom(this.from?.value ?? ""));
@@ -57,7 +57,7 @@ export class PlanPanel {
     const plot = make("div", { class: "pl-chart" });
     const across = this.axis("across"),
       up = this.axis("up");
-    el.classList.add("pl");
+    el.classList.add("pl", "hv-view");
     el.setAttribute("aria-labelledby", "plan-title");
     el.replaceChildren(
       make(

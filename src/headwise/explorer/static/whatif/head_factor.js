@@ -12,7 +12,7 @@ export class HeadFactor {
   constructor(el, on) {
     this.name = make("b", {});
     this.role = make("span", { class: "wi-role" });
-    this.button = make("button", { type: "button", class: "hw-button" });
+    this.button = make("button", { type: "button", class: "hv-button" });
     this.slider = make("input", { type: "range", min: 0, max: MOST, step: 0.05, id: "wi-factor" });
     this.value = make("output", { for: "wi-factor" });
     const label = make("label", { for: "wi-factor" }, "Output times");

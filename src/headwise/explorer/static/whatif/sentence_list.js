@@ -13,7 +13,7 @@ export class SentenceList {
     this.on = on;
     this.texts = /** @type {string[]} */ ([]);
     this.list = make("ol", { class: "wi-sentences" });
-    this.add = make("button", { type: "button", class: "hw-button" }, "Add a sentence");
+    this.add = make("button", { type: "button", class: "hv-button" }, "Add a sentence");
     this.add.addEventListener("click", () => {
       this.draw([...this.texts, ""]);
       this.fields().at(-1)?.focus();

@@ -5,7 +5,7 @@ import { make } from "../stage/dom.js";
 
 /** @param {string} text @param {string} title */
 function button(text, title = "") {
-  return make("button", { type: "button", class: "hw-button", title: title || null }, text);
+  return make("button", { type: "button", class: "hv-button", title: title || null }, text);
 }
 
 /** @param {HTMLElement} el */
@@ -15,7 +15,7 @@ export function build(el) {
     names: make("span", {}),
     headline: make("h2", { class: "wi-headline", id: "whatif-title" }),
     sub: make("p", { class: "wi-sub" }),
-    live: make("p", { class: "hw-hidden", "aria-live": "polite" }),
+    live: make("p", { class: "hv-hidden", "aria-live": "polite" }),
     change: button("Change sentence"),
     search: button("Find heads", "Search for a few heads that change the prediction"),
     reset: button("Switch all on"),
@@ -36,7 +36,7 @@ export function build(el) {
     sentences: make("div", { class: "wi-others" }),
   };
   parts.keep.setAttribute("aria-describedby", "whatif-saved");
-  const read = make("button", { type: "submit", class: "hw-button hw-primary" }, "Read");
+  const read = make("button", { type: "submit", class: "hv-button hv-main" }, "Read");
   parts.editor.append(parts.field, make("div", {}, read, parts.cancel));
   const tools = make(
     "div",
@@ -55,7 +55,7 @@ export function build(el) {
     parts.sub,
     parts.live,
   );
-  el.classList.add("wi");
+  el.classList.add("wi", "hv-view");
   el.setAttribute("aria-labelledby", "whatif-title");
   el.replaceChildren(
     make("div", { class: "wi-top" }, title, tools),

@@ -49,7 +49,7 @@ function drawHead(panel, factors) {
   const { parts, answers, all } = panel;
   const { answer, random, work, stage } = answers;
   parts.count.textContent = gates.countChanged(factors, all);
-  const how = panel.host.get("found") ? "found by a search on panel sentence" : "chosen by hand";
+  const how = panel.host.get("found") ? "found by a search on this sentence" : "chosen by hand";
   parts.names.textContent = factors.size ? `${gates.nameChanged(factors)} \u00b7 ${how}` : "";
   parts.reset.disabled = !factors.size;
   parts.search.textContent =

@@ -81,7 +81,7 @@ export class WhatIfPanel {
       scale: (factor, isDone) => this.scale(factor, isDone),
     });
     this.sentences = new SentenceList(parts.sentences, about.max_texts, {
-      first: (text) => page.read(text),
+      first: (text) => this.readText(text),
       others: (texts) => host.set({ others: texts.join("\n") || "-" }, "push"),
     });
     this.connect();
@@ -226,7 +226,12 @@ export class WhatIfPanel {
     const text = this.parts.field.value.trim();
     if (!text) return this.page.say("Write a few words.", true);
     if (text === this.host.text()?.text) return this.edit(false);
-    this.page.read(text);
+    this.readText(text);
+  }
+
+  /** @param {string} text */
+  readText(text) {
+    this.page.read(text).catch((error) => this.page.fail(error));
   }
 
   async search() {
