@@ -461,7 +461,8 @@ class HeadChoiceAnswer:
 
 
 ANSWERS = (
-    *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, SavedPage, MapCells, RowAnswer, HeadAnswer),
+    *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, SavedPage),
+    *(MapCells, RowAnswer, HeadAnswer),
     *(
         WhatIfAnswer,
         RandomAnswer,

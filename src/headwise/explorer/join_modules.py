@@ -88,7 +88,5 @@ def _wrap(files: Mapping[str, bytes], path: str) -> str:
     body = EXPORT.sub(keep, IMPORT.sub(bind, _source(files, path)))
     if other := OTHER.search(body):
         raise AssertionError(f"{path} has a line that cannot be joined: {other[0]}")
-    return (
-        f"const {module_name(path)} = (() => {{\n{body.strip()}\nreturn {{ {', '.join(exports)} }};\n"
-        "})();\n"
-    )
+    result = f"return {{ {', '.join(exports)} }};"
+    return f"const {module_name(path)} = (() => {{\n{body.strip()}\n{result}\n}})();\n"
