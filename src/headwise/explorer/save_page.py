@@ -218,10 +218,10 @@ def _rows(answer: TextAnswer) -> list[str]:
 
 def _missing(about: ModelAnswer, version: str) -> str:
     """The sentence at the foot of a saved page."""
-    command = f": headwise explore {about.loads_as}" if about.loads_as else ""
+    command = f" (headwise explore {about.loads_as})" if about.loads_as else ""
     return (
         f"Saved by headwise {version}. Other sentences, other swaps, pieces of words, measures of "
-        f"one head, What if and the lesson need the model{command}"
+        f"one head, What if and the lesson need the model{command}."
     )
 
 

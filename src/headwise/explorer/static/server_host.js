@@ -12,6 +12,8 @@ import * as state from "./state.js";
 
 /** Cells along each side of a long text's small maps. */
 const THUMB = 64;
+/** Parts of the state that a saved page opens with. */
+const SAVED_KEYS = ["head", "role", "word", "by", "special", "side", "grid"];
 
 /** @param {WeightOptions} options */
 const asQuery = ({ stack, words, first, values }) => ({
@@ -191,12 +193,19 @@ export class ServerHost {
     api.save(blob, name);
   }
 
-  /** Save the stage as one HTML file. */
+  /** Save the stage as one HTML file, which opens with the same head and word. */
   async savePage() {
     if (!this.current) return;
-    const body = { text: this.current.text, swap: state.get("swap"), head: state.get("head") };
+    // A saved page has whole words, where a piece would be another word.
+    const keys = SAVED_KEYS.filter((key) => key !== "word" || state.get("words") === "1");
+    const body = {
+      text: this.current.text,
+      swap: state.get("swap") || null,
+      state: Object.fromEntries(keys.map((key) => [key, state.get(key)])),
+    };
     const answer = await api.posted("/api/page", body);
-    api.save(await answer.blob(), "headwise.html");
+    const named = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "");
+    api.save(await answer.blob(), named?.[1] ?? "headwise.html");
   }
 }
 

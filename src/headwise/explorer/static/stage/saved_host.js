@@ -81,7 +81,7 @@ export function openPage() {
     return chosen === "dark" || (chosen !== "light" && dark.matches) ? "dark" : "light";
   };
   const other = () => (theme() === "dark" ? "light" : "dark");
-  const button = make("button", { type: "button", class: "hw-button" });
+  const button = make("button", { type: "button" });
   const light = () => {
     document.documentElement.dataset.theme = theme();
     button.textContent = other() === "dark" ? "Dark" : "Light";

@@ -92,7 +92,7 @@ function toolsPicture({ view }, { host, data, pair, heads }) {
   const first = view.data ?? data;
   const words = pair && pairWords(first.rows(heads[0]), pair.data.rows(heads[0]), pair.aligned);
   /** @type {Record<string, string>} */
-  const disabled = {};
+  const disabled = { ...host.cannot };
   if (data.text.why_no_words) disabled.words = data.text.why_no_words;
   if (!data.columns(heads[0]).some(({ kind }) => kind === "special"))
     disabled.special = "This text has no special tokens.";
