@@ -36,6 +36,8 @@ THUMB_ROWS = 8
 """Number of rows computed for each row of a thumbnail."""
 MAX_SMALL = 1 << 22
 """Largest number of weights of all heads that are sent at once: 8 MiB."""
+LEAST_SUM = 1e-6
+"""Smallest sum of a row that is rescaled to one: the rest of a row is noise below it."""
 EVERY = slice(None)
 
 
@@ -123,10 +125,10 @@ def map_weights(
     queries = torch.tensor([*chain(*row_groups)], device=device)
     columns = torch.tensor([*chain(*key_groups)], device=device)
     low, high = int(columns.min()), int(columns.max()) + 1
-    if options.is_valued:
-        weights = _valued_shares(analysis, layer, options, queries, head)[:, :, low:high]
+    if options.drops_sink or options.is_valued:
+        weights = _rescaled(analysis, layer, options, queries, head)[:, :, low:high]
     else:
-        weights = _shares(sequence, queries, low, high, drops_sink=options.drops_sink)
+        weights = _tile(sequence, queries, low, high)
     if len(columns) < high - low:
         weights = weights[:, :, columns - low]
     if not options.is_by_word:
@@ -136,29 +138,19 @@ def map_weights(
     return _sum_groups(weights, row_groups, dim=1) / sizes[:, None]
 
 
-def _shares(
-    sequence: SequenceWeights, rows: Tensor, low: int, high: int, *, drops_sink: bool
-) -> Float[Tensor, "heads row key"]:
-    """Weights of the queries `rows` on keys `low` to `high - 1`; rows over all keys sum to one."""
-    weights = _tile(sequence, rows, low, high)
-    if drops_sink:
-        rest = 1 - _tile(sequence, rows, 0, 1)
-        if low == 0:
-            weights[:, :, 0] = 0
-        weights /= rest.masked_fill(rest <= 1e-6, 1)
-    return weights
-
-
-def _valued_shares(
+def _rescaled(
     analysis: TextAnalysis, layer: str, options: MapOptions, rows: Tensor, head: int | None
 ) -> Float[Tensor, "heads row key"]:
-    """Shares of what the keys' values add in each of the queries `rows`, over all keys."""
+    """Weights of the queries `rows` on all keys, changed as the options say, as shares of one."""
     sequence = analysis.sequence(layer, head)
-    weights = _shares(sequence, rows, 0, sequence.num_keys, drops_sink=options.drops_sink)
-    lengths = _value_lengths(analysis, layer)[:, None]
-    weights *= lengths if head is None else lengths[head]
+    weights = _tile(sequence, rows, 0, sequence.num_keys)
+    if options.drops_sink:
+        weights[:, :, 0] = 0
+    if options.is_valued:
+        lengths = _value_lengths(analysis, layer)[:, None]
+        weights *= lengths if head is None else lengths[head]
     sums = weights.sum(-1, keepdim=True)
-    return weights / sums.masked_fill(sums <= 0, 1)
+    return weights / sums.masked_fill(sums <= LEAST_SUM, 1)
 
 
 def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tensor:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headwise.errors import HeadwiseError, OptionError
+from headwise.errors import HeadwiseError
 from headwise.explorer import api_requests as api, api_types, maps
 from headwise.explorer.find_heads import find_heads
 from headwise.explorer.generate import generate

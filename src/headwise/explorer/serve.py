@@ -5,6 +5,7 @@ the port is known to be free.
 """
 
 import asyncio
+import ctypes
 import importlib.util
 import socket
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8123
+PATIENCE = 30.0
+"""Seconds to wait for the end of an interrupted thread."""
 
 
 def open_socket(port: int | None) -> socket.socket:
@@ -122,17 +125,30 @@ def serve(start: Callable[[], "Session"], sock: socket.socket, *, opens: bool) -
             loading.set_exception(error)
             server.should_exit = True
 
-    threading.Thread(target=load, daemon=True).start()
+    loader = threading.Thread(target=load, daemon=True)
+    loader.start()
     if opens:
         threading.Timer(0.5, webbrowser.open, [address(sock)]).start()
     try:
         server.run(sockets=[sock])
     finally:
+        interrupt(loader)
         for job in [job for session in sessions for job in session.jobs.values()]:
             job.stop()
     if loading.done() and (error := loading.exception()):
         raise error
     raise KeyboardInterrupt  # uvicorn re-raises the signal, but not always on a busy machine
+
+
+def interrupt(thread: threading.Thread) -> None:
+    """Raise KeyboardInterrupt in a thread and wait for its end: torch aborts if it is left running.
+
+    A thread notices only between two Python instructions, and may be in a long one.
+    """
+    if thread.is_alive() and thread.ident is not None:
+        set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        set_exception(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
+        thread.join(PATIENCE)
 
 
 def make_app(session: "Session") -> Any:

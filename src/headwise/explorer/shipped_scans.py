@@ -52,10 +52,11 @@ def small_table(table: HeadTable) -> HeadTable:
 
 
 def scan_model(name: str) -> HeadTable:
-    """The table to ship for an embedded model, from a new scan."""
+    """The table to ship for an embedded model, from a new scan with its output layer."""
+    from headwise.objectives.scored_model import open_scored_model
     from headwise.scans.scan import scan
 
-    return small_table(scan(name))
+    return small_table(scan(open_scored_model(name)))
 
 
 def write_all(folder: Path = FOLDER) -> None:
