@@ -349,6 +349,26 @@ export interface Run {
   target: string;
 }
 
+export interface SavedPage {
+  version: string;
+  about: ModelAnswer;
+  text: TextAnswer;
+  pair: SavedPair | null;
+  weights: Record<string, Record<string, SavedWeights>>;
+  state: Record<string, string>;
+  missing: string;
+}
+
+export interface SavedPair {
+  second: TextAnswer;
+  aligned: Aligned;
+}
+
+export interface SavedWeights {
+  shape: number[];
+  values: string;
+}
+
 export interface Savings {
   parameters: number;
   saved: number;
@@ -413,6 +433,7 @@ export interface SpareFigure {
   heads: SpareHeadFigure[];
   order: number[];
   next: NextFigure[];
+  last: number;
   together: TogetherFigure[];
   draws: number;
   weights: number[][];
@@ -490,6 +511,7 @@ export interface TogetherFigure {
   next: number[];
   likeliest: NextFigure | null;
   random: number[];
+  random_next: number[];
   random_kept: number;
 }
 
