@@ -1,7 +1,8 @@
 // @ts-check
 /** The arcs of one sentence: which, along which curve, how wide, in which order. */
 import { GROUNDS } from "./colours.js";
-import { arch, arcHeight, arrowSize, bend, bulge, bulgeApex, ribbonWidths } from "./geometry.js";
+import { curvesOf } from "./curves.js";
+import { arrowSize, ribbonWidths } from "./geometry.js";
 import {
   DRAWN,
   DRAWN_OVERLAID,
@@ -12,12 +13,14 @@ import {
   strongestLinks,
 } from "./links.js";
 import { answersOf, hiddenOf, isOverlay, restsOf } from "./picture.js";
-import { landings, starts } from "./ports.js";
+import { isInSight, placeTabs } from "./tabs.js";
 
 /** @import {Curve} from "./geometry.js" */
-/** @import {Box, Deck, Layout, Rect} from "./layout.js" */
+/** @import {Box, Deck, Layout} from "./layout.js" */
 /** @import {Link} from "./links.js" */
+/** @import {Measure} from "./measure.js" */
 /** @import {Picture, PictureHead, Side} from "./picture.js" */
+/** @import {Far, Tab} from "./tabs.js" */
 
 /**
  * @typedef {object} Plan an arc before it has a place
@@ -47,8 +50,6 @@ import { landings, starts } from "./ports.js";
 const FACTOR = { line: 18, vertical: 15, plain: 9, faint: 4 };
 /** A dashed line to a resting place is at most this wide. */
 const WIDEST_REST = 6;
-/** Space between a word and the arcs at its side, on a phone. */
-const BESIDE = { start: 13, end: 13 };
 
 /**
  * Smallest share that is drawn.
@@ -182,24 +183,94 @@ function opacityOf({ kind, share }) {
 const ORDER = { faint: 0, plain: 1, rest: 1, off: 2, ribbon: 2 };
 
 /**
- * The arcs of one sentence, in drawing order.
+ * An arc's ends; a word out of sight is replaced by its tab.
+ * @typedef {{plan: Plan, source: Box, target: Box}} Ends
+ */
+
+/**
+ * Ends of arcs in a window, and tabs for the words out of sight.
+ * @param {Ends[]} all
+ * @param {Side} side
+ * @param {Picture} picture
+ * @param {Layout} layout
+ * @param {Measure} measure
+ * @returns {{ends: Ends[], tabs: Tab[]}}
+ */
+function inWindow(all, side, picture, layout, measure) {
+  const { view } = layout;
+  if (!view) return { ends: all, tabs: [] };
+  const hub = picture.isLookedAt ? "target" : "source";
+  const far = picture.isLookedAt ? "source" : "target";
+  const isOwn = (/** @type {Ends} */ { plan }) => plan.kind !== "faint" && plan.kind !== "plain";
+  const near = all.filter((end) => isInSight(end[hub], view));
+  const leaving = near.filter((end) => isOwn(end) && !isInSight(end[far], view));
+  leaving.sort((one, other) => other.plan.share - one.plan.share);
+  const words = picture.isLookedAt ? side.rows : side.columns;
+  /** @type {Far[]} */
+  const asked = leaving.map((end) => ({
+    box: end[far],
+    word: words[end[far].at].text,
+    share: end.plan.share,
+    away: end[far].line - end[hub].line,
+    colour: colourOf(end.plan, side.heads[end.plan.slot], picture),
+  }));
+  const unit = layout.shape === "vertical" ? "word" : "line";
+  const tabs = placeTabs(asked, view, layout.width, unit, measure);
+  const ends = near.flatMap((end) => {
+    if (isInSight(end[far], view)) return [end];
+    const tab = tabs[leaving.indexOf(end)];
+    return tab ? [{ ...end, [far]: { ...end[far], ...tab.rect } }] : [];
+  });
+  return { ends, tabs: tabs.filter((tab) => tab !== null) };
+}
+
+/**
+ * A tab that leads back to the chosen word while it is out of sight.
+ * @param {Side} side
+ * @param {Deck} deck
+ * @param {Picture} picture
+ * @param {Layout} layout
+ * @param {Measure} measure
+ * @returns {Tab[]}
+ */
+function wayBack(side, deck, picture, layout, measure) {
+  const { view } = layout;
+  const box = side.word === null ? null : deck.rows[side.word];
+  if (!box || !view || isInSight(box, view)) return [];
+  const lines = deck.rows.flatMap((each) => (each && isInSight(each, view) ? [each.line] : []));
+  const edge = box.y < view.top ? Math.min(...lines) : Math.max(...lines);
+  const colour = GROUNDS[picture.theme].text;
+  const far = { box, word: side.rows[box.at].text, share: null, away: box.line - edge, colour };
+  const unit = layout.shape === "vertical" ? "word" : "line";
+  return placeTabs([far], view, layout.width, unit, measure).filter((tab) => tab !== null);
+}
+
+/**
+ * The arcs of one sentence, in drawing order, and the tabs of a window.
  * @param {Picture} picture
  * @param {Side} side
  * @param {Deck} deck
  * @param {Layout} layout
- * @returns {Arc[]}
+ * @param {Measure} measure
+ * @returns {{arcs: Arc[], tabs: Tab[]}}
  */
-export function deckArcs(picture, side, deck, layout) {
-  const plans = plannedArcs(picture, side, layout).filter(
-    ({ from, to }) => deck.rows[from] && deck.columns[to],
-  );
-  const curves = curvesOf(plans, side, deck, layout);
-  const arcs = plans.map((plan, index) => {
+export function deckArcs(picture, side, deck, layout, measure) {
+  const all = plannedArcs(picture, side, layout).flatMap((plan) => {
+    const [source, target] = [deck.rows[plan.from], deck.columns[plan.to]];
+    return source && target ? [{ plan, source, target }] : [];
+  });
+  const { ends, tabs } = inWindow(all, side, picture, layout, measure);
+  const sized = ends.map((end) => ({ ...end, sizes: sizesOf(end.plan, layout) }));
+  const ways = sized.map(({ plan, source, target, sizes }) => {
+    return { source, target, isFaint: plan.kind === "faint", arrow: sizes.arrow.length };
+  });
+  const curves = curvesOf(ways, deck, layout);
+  const arcs = sized.map(({ plan, sizes }, index) => {
     const head = side.heads[plan.slot];
     const group = plan.kind === "faint" || plan.kind === "plain" ? plan.kind : "own";
     return {
       ...plan,
-      ...sizesOf(plan, layout),
+      ...sizes,
       key: `${side.index} ${group} ${plan.slot} ${plan.from} ${plan.to}`,
       deck: side.index,
       head,
@@ -209,138 +280,6 @@ export function deckArcs(picture, side, deck, layout) {
       isHatched: side.heads.findIndex(({ role }) => role === head.role) !== plan.slot,
     };
   });
-  return arcs.sort((one, other) => ORDER[one.kind] - ORDER[other.kind] || one.share - other.share);
+  arcs.sort((one, other) => ORDER[one.kind] - ORDER[other.kind] || one.share - other.share);
+  return { arcs, tabs: [...tabs, ...wayBack(side, deck, picture, layout, measure)] };
 }
-
-/** @param {Rect} box */
-const middle = (box) => ({ x: box.x + box.w / 2, y: box.y + box.h / 2 });
-
-/**
- * How far each end of each arc is from the middle of its word.
- * @param {Plan[]} plans
- * @param {Side} side
- * @param {Deck} deck
- * @param {Layout} layout
- */
-function portsOf(plans, side, deck, layout) {
-  const axis = layout.shape === "vertical" ? "y" : "x";
-  const from = plans.map(() => 0);
-  const to = plans.map(() => 0);
-  const boxes = plans.map((plan) => ({
-    from: /** @type {Box} */ (deck.rows[plan.from]),
-    to: /** @type {Box} */ (deck.columns[plan.to]),
-  }));
-  /** @type {(index: number, end: "from" | "to") => {toward: number, isStraight: boolean}} */
-  const port = (index, end) => {
-    const { from: source, to: target } = boxes[index];
-    const distance = middle(target)[axis] - middle(source)[axis];
-    const isStraight = layout.shape === "wrapped" && (side.isCross || source.line !== target.line);
-    return { toward: end === "from" ? distance : -distance, isStraight };
-  };
-  /** @param {"from" | "to"} end @param {number[]} offsets */
-  const assign = (end, offsets) => {
-    /** @type {Map<number, number[]>} */
-    const groups = new Map();
-    plans.forEach((plan, index) => {
-      groups.set(plan[end], [...(groups.get(plan[end]) ?? []), index]);
-    });
-    for (const [word, indices] of groups) {
-      const own = indices.filter((index) => plans[index].kind !== "faint" || end === "to");
-      const box = boxes[indices[0]][end];
-      const half = axis === "x" ? box.w / 2 : 10;
-      const isHub = word === side.word && own.length > 1;
-      const place = isHub || end === "from" ? starts : landings;
-      const found = place(
-        own.map((index) => port(index, end)),
-        half,
-      );
-      own.forEach((index, order) => (offsets[index] = found[order]));
-    }
-  };
-  assign("from", from);
-  assign("to", to);
-  return { from, to, boxes };
-}
-
-/**
- * @param {Plan[]} plans
- * @param {Side} side
- * @param {Deck} deck
- * @param {Layout} layout
- * @returns {Curve[]}
- */
-function curvesOf(plans, side, deck, layout) {
-  const { from, to, boxes } = portsOf(plans, side, deck, layout);
-  const shown = deck.columns.filter((box) => box !== null);
-  const left = Math.min(...shown.map((box) => box.x));
-  const right = Math.max(...shown.map((box) => box.x + box.w));
-  return plans.map((plan, index) => {
-    const { from: source, to: target } = boxes[index];
-    const arrow = sizesOf(plan, layout).arrow.length;
-    const [a, b] = [middle(source), middle(target)];
-    if (layout.shape === "vertical") {
-      const extent = shown.length * 44;
-      return sideCurve(source, target, from[index], to[index], {
-        left,
-        right,
-        extent,
-        layout,
-        arrow,
-      });
-    }
-    if (side.isCross || source.line !== target.line) {
-      return lineCurve(source, target, a.x + from[index], b.x + to[index], plan.to, deck, arrow);
-    }
-    const [x0, x1] = [a.x + from[index], b.x + to[index]];
-    const edge = deck.isBelow ? source.y + source.h + 2 : source.y - 2;
-    const most = layout.shape === "wrapped" && source.line === 0 ? 44 : layout.rise;
-    const height = arcHeight(b.x - a.x, right - left, most);
-    return arch(x0, x1, edge, height, arrow, deck.isBelow);
-  });
-}
-
-/**
- * An arc beside words that stand one below the other.
- * @param {Box} source
- * @param {Box} target
- * @param {number} from
- * @param {number} to
- * @param {{left: number, right: number, extent: number, layout: Layout, arrow: number}} all
- */
-function sideCurve(source, target, from, to, { left, right, extent, layout, arrow }) {
-  const dy = middle(target).y - middle(source).y;
-  const sign = layout.isMirrored ? -1 : 1;
-  const ends = [source, target].map((box) => (sign > 0 ? box.x + box.w : layout.width - box.x));
-  const widest = sign > 0 ? right : layout.width - left;
-  const apex = bulgeApex(dy, widest, layout.width, extent);
-  /** @param {number} x */
-  const turn = (x) => (sign > 0 ? x : layout.width - x);
-  return bulge(
-    { x: turn(ends[0] + BESIDE.start), y: middle(source).y + from },
-    { x: turn(ends[1] + BESIDE.end), y: middle(target).y + to },
-    turn(apex),
-    arrow,
-  );
-}
-
-/**
- * An S from a word to the foot of a cell above, or from the foot of a cell to a word below.
- * @param {Box} source
- * @param {Box} target
- * @param {number} from
- * @param {number} to
- * @param {number} column
- * @param {Deck} deck
- * @param {number} arrow length of the arrowhead
- */
-function lineCurve(source, target, from, to, column, deck, arrow) {
-  if (target.y < source.y) {
-    const foot = footOf(target, deck.cells.at(-1)?.[column]);
-    return bend({ x: from, y: source.y - 1 }, { x: to, y: foot }, arrow);
-  }
-  const own = deck.columns === deck.rows ? deck.cells.at(-1)?.[source.at] : null;
-  return bend({ x: from, y: footOf(source, own) }, { x: to, y: target.y - 2 }, arrow);
-}
-
-/** @param {Rect} box @param {Rect | null | undefined} cell */
-const footOf = (box, cell) => (cell ? cell.y + cell.h : box.y + box.h) + 3;

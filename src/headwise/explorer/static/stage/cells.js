@@ -1,6 +1,7 @@
 // @ts-check
 /** The rows of shares under the words, letters beside them, and changes between two sentences. */
 import { GROUNDS, ink, mix } from "./colours.js";
+import { LINE } from "./layout_parts.js";
 import { DRAWN, isRestingRole } from "./links.js";
 import { percent, points, rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
@@ -62,6 +63,14 @@ function columnColour(picture, side, head, column) {
 }
 
 /**
+ * Whether something is far out of the window.
+ * @param {Rect} rect
+ * @param {Layout} layout
+ */
+const isOut = ({ y, h }, { view }) =>
+  Boolean(view && (y + h < view.top - LINE || y > view.bottom + LINE));
+
+/**
  * Cells of one sentence; none while no word is chosen.
  * @param {Picture} picture
  * @param {Side} side
@@ -80,7 +89,7 @@ export function deckCells(picture, side, deck, layout, measure) {
     const head = side.heads[slot];
     const shares = head?.row(at) ?? null;
     return row.flatMap((rect, column) => {
-      if (!rect) return [];
+      if (!rect || isOut(rect, layout)) return [];
       const share = shares ? shares[column] : 0;
       const fill = mix(theme, columnColour(picture, side, head, column), share);
       const isBold = rounded(share) >= DRAWN;
@@ -106,7 +115,9 @@ export function deckLetters(picture, side, deck, layout) {
   if (!isOverlay(picture) || side.word === null) return [];
   return deck.cells.flatMap((row, slot) => {
     const head = side.heads[slot];
-    const lines = new Map(row.filter((cell) => cell !== null).map((cell) => [cell.y, cell]));
+    /** @type {Map<number, Rect>} */
+    const lines = new Map();
+    for (const cell of row) if (cell && !isOut(cell, layout)) lines.set(cell.y, cell);
     const firsts = [...lines.values()];
     const isSide = layout.shape !== "vertical";
     const shown = isSide ? firsts : firsts.slice(0, 1);

@@ -19,7 +19,7 @@ const HOLLOW = 6;
 /** A pill reaches this far beyond its word, in heights of the word's box, and at most so far. */
 const PILL = { part: 0.132, beyond: 7, lower: 4 };
 /** Middle of a line of text to its baseline, in font sizes. */
-const BASELINE = { serif: 0.36, sans: 0.36 };
+export const BASELINE = { serif: 0.36, sans: 0.36 };
 /** Height of a chip. */
 const CHIP = 24;
 
@@ -179,12 +179,13 @@ export function noteShape({ x, y, text, mark, colour, size }) {
  * The pill around a word, or the outline of a chip.
  * @param {Box} box
  * @param {boolean} isChip
+ * @param {boolean} [isDashed] a changed word, whose box has room for the outline
  * @returns {Rect}
  */
-export function pillOf(box, isChip) {
+export function pillOf(box, isChip, isDashed = false) {
   if (isChip) return { x: box.x, y: box.y + (box.h - CHIP) / 2, w: box.w, h: CHIP };
   const { lower } = PILL;
-  const beyond = Math.min(PILL.beyond, PILL.part * box.h);
+  const beyond = isDashed ? 0 : Math.min(PILL.beyond, PILL.part * box.h);
   return { x: box.x - beyond, y: box.y + lower, w: box.w + 2 * beyond, h: box.h - 2 * lower };
 }
 
@@ -197,7 +198,7 @@ export function pillOf(box, isChip) {
 export function ringShape(box, state) {
   if (!state.ring) return null;
   const { width, colour } = state.ring;
-  const pill = pillOf(box, state.chip !== null);
+  const pill = pillOf(box, state.chip !== null, state.isDashed);
   const away = 3 + width / 2;
   const radius = (state.chip ? pill.h / 2 : 0.25 * (box.h / 1.42)) + away;
   return shape("rect", {
@@ -261,41 +262,4 @@ export function nextShape(picture, layout) {
     );
   }
   return shape("g", { class: "hw-next" }, ...parts);
-}
-
-/**
- * A word as SVG text, for the saved picture.
- * @param {Box} box
- * @param {string} text
- * @param {WordState} state
- * @param {number} size
- * @param {Picture} picture
- * @returns {Shape}
- */
-export function wordShape(box, text, state, size, picture) {
-  const isChip = state.chip !== null;
-  const pill = pillOf(box, isChip);
-  const [x, y] = [box.x + box.w / 2, box.y + box.h / 2];
-  const rect = { x: pill.x, y: pill.y, width: pill.w, height: pill.h };
-  const parts = [];
-  if (state.fill || state.outline || isChip || state.isDashed) {
-    const colour = state.outline ?? (state.isDashed ? GROUNDS[picture.theme].text : state.chip);
-    parts.push(
-      shape("rect", {
-        ...rect,
-        rx: isChip ? pill.h / 2 : 0.25 * size,
-        fill: state.fill ?? "none",
-        stroke: state.fill ? null : colour,
-        "stroke-width": state.outline ? 2 : isChip ? 1 : 1.5,
-        "stroke-dasharray": state.isDashed && !state.fill ? "5 3" : null,
-      }),
-    );
-  }
-  const font = isChip
-    ? { "font-family": SANS, "font-size": 13 }
-    : { "font-family": SERIF, "font-size": size };
-  const baseline = y + (isChip ? BASELINE.sans * 13 : BASELINE.serif * size);
-  const place = { x, y: baseline, "text-anchor": "middle", fill: state.colour };
-  parts.push(shape("text", { ...place, ...font }, text));
-  return shape("g", { class: "hw-export-word" }, ...parts);
 }

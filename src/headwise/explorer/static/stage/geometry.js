@@ -27,6 +27,9 @@ export const SAMPLES = 57;
 /** Height of the lowest arc, and how far its control points reach beyond its height. */
 const LOW = 34;
 const REACH = 1.34;
+/** Shortest reach of an S, and the height from which on it passes a line of words. */
+const LEAST_REACH = 46;
+const FAR = 100;
 /** Opacity of a ribbon's start, and how far along it is fully opaque. */
 const START_OPACITY = 0.45;
 const OPAQUE_FROM = 0.7;
@@ -87,7 +90,7 @@ export function arch(from, to, edge, height, arrow, isBelow = false) {
 }
 
 /**
- * An S between two lines.
+ * An S between two lines. One that passes a whole line of words does so steeply, near its start.
  * @param {Point} start
  * @param {Point} tip
  * @param {number} arrow length of the arrowhead
@@ -95,11 +98,13 @@ export function arch(from, to, edge, height, arrow, isBelow = false) {
  */
 export function bend(start, tip, arrow) {
   const sign = Math.sign(tip.y - start.y) || 1;
-  const reach = sign * Math.max(0.5 * Math.abs(tip.y - start.y), 46);
+  const dy = Math.abs(tip.y - start.y);
+  const reach = Math.max(0.5 * dy, LEAST_REACH);
+  const isFar = dy > FAR;
   return {
     start,
-    one: { x: start.x, y: start.y + reach },
-    two: { x: tip.x, y: tip.y - reach },
+    one: { x: start.x, y: start.y + sign * (isFar ? dy - 10 : reach) },
+    two: { x: tip.x, y: tip.y - sign * (isFar ? LEAST_REACH : reach) },
     end: { x: tip.x, y: tip.y - sign * (arrow - INTO) },
     tip,
     axis: "y",

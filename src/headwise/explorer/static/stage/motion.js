@@ -1,5 +1,5 @@
 // @ts-check
-/** Arcs that grow, change and fade, on one clock. With reduced motion everything is there at once. */
+/** Arcs that grow, change and fade, on one clock. Reduced motion shows everything at once. */
 
 /** Milliseconds: growing, pause between two arcs, changing, fading. */
 export const TIMES = { grow: 240, apart: 20, morph: 200, fade: 120 };

@@ -35,6 +35,17 @@ export function restNote({ restCount, restShare, isLimit }, threshold) {
 }
 
 /**
+ * Links that are not drawn, without a sum: shares of different words do not add up.
+ * @param {{restCount: number, isLimit: boolean}} links
+ * @param {number} threshold
+ * @returns {string}
+ */
+function countNote({ restCount, isLimit }, threshold) {
+  if (!restCount) return "";
+  return isLimit ? linkCount(restCount) : `${linkCount(restCount)} under ${threshold}%`;
+}
+
+/**
  * Shares on resting places: "13% and 10% on [CLS]".
  * @param {Link[]} links
  * @param {Picture} picture
@@ -114,7 +125,9 @@ export function rightNote(picture, shape) {
     isFaint ? "Faint: other words\u2019 strongest links" : "",
     hasResting(picture, shape) ? "" : resting && `${resting} is not drawn`,
     hiddenNote(picture, side),
-    restNote(links, thresholdOf(picture)),
+    picture.isLookedAt
+      ? countNote(links, thresholdOf(picture))
+      : restNote(links, thresholdOf(picture)),
   ];
   return notes.filter(Boolean).join(DOT);
 }

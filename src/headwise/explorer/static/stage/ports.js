@@ -12,6 +12,8 @@
 const MOST = 22;
 const START_PART = 0.42;
 const LANDING_PART = 0.8;
+/** Many landings may spread further, by this much each. */
+const EACH = 6;
 /** Largest distance of neighbouring starts. */
 const STEP = 12;
 
@@ -59,7 +61,7 @@ export function starts(ports, half) {
 export function landings(ports, half) {
   const offsets = ports.map(() => 0);
   if (ports.length < 2) return offsets;
-  const room = Math.min(MOST, LANDING_PART * half);
+  const room = Math.min(Math.max(MOST, EACH * ports.length), LANDING_PART * half);
   for (const side of [-1, 1]) {
     const order = outwards(ports, side);
     order.forEach((index, place) => {

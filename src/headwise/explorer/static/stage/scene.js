@@ -18,6 +18,7 @@ import { deckWords } from "./words.js";
 /** @import {Measure} from "./measure.js" */
 /** @import {Picture} from "./picture.js" */
 /** @import {Spot} from "./labels.js" */
+/** @import {Tab} from "./tabs.js" */
 /** @import {WordState} from "./words.js" */
 
 /**
@@ -31,6 +32,7 @@ import { deckWords } from "./words.js";
 /**
  * @typedef {object} Scene
  * @property {Arc[]} arcs in drawing order
+ * @property {Tab[]} tabs links that leave the window on a long text
  * @property {Label[]} labels
  * @property {Cell[]} cells
  * @property {Note[]} notes letters of rows and signed changes
@@ -67,9 +69,10 @@ export function makeScene(picture, layout, measure) {
   const sides = sidesOf(picture);
   const byDeck = sides.map((side, index) => {
     const deck = layout.decks[index];
-    const arcs = deckArcs(picture, side, deck, layout);
+    const { arcs, tabs } = deckArcs(picture, side, deck, layout, measure);
     return {
       arcs,
+      tabs,
       labels: labelsOf(arcs, layout, measure),
       cells: deckCells(picture, side, deck, layout, measure),
       letters: deckLetters(picture, side, deck, layout),
@@ -79,6 +82,7 @@ export function makeScene(picture, layout, measure) {
   });
   return {
     arcs: byDeck.flatMap(({ arcs }) => arcs),
+    tabs: byDeck.flatMap(({ tabs }) => tabs),
     labels: byDeck.flatMap(({ labels }) => labels),
     cells: byDeck.flatMap(({ cells }) => cells),
     notes: [...byDeck.flatMap(({ letters }) => letters), ...deckChanges(picture, layout)],

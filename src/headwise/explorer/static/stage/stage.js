@@ -3,8 +3,8 @@
  * One sentence (or a pair) with its arcs and row of shares; nothing else. picture_notes.js has the
  * notes that stand below it.
  *
- * In: a picture. Out: calls of `on` when a word is hovered, locked or gone to. Decides nothing about
- * what is chosen; the view does, and shows the next picture.
+ * In: a picture. Out: calls of `on` when a word is hovered, locked or gone to. The view decides
+ * which word is chosen, and shows the next picture.
  */
 import { make } from "./dom.js";
 import { Drawing } from "./drawing.js";
@@ -13,7 +13,9 @@ import { browserMeasure } from "./measure.js";
 import { wordLabel } from "./picture_notes.js";
 import { sidesOf } from "./picture.js";
 import { makeScene } from "./scene.js";
+import { TextWindow } from "./window.js";
 import { REST, WordLayer } from "./word_layer.js";
+import { isChanged } from "./words.js";
 
 /** @import {Layout} from "./layout.js" */
 /** @import {Picture} from "./picture.js" */
@@ -23,6 +25,8 @@ import { REST, WordLayer } from "./word_layer.js";
  * @property {(word: number | null) => void} hover after the pointer has rested on a word, or left
  * @property {(word: number | null) => void} lock a click; null unlocks
  * @property {(word: number) => void} go an arrow key, or a click on a tab of the window
+ * @property {(words: [number, number] | null) => void} [scroll] first and last word in the
+ *   window on a long text; null if there is no window
  */
 
 /** Labels for screen readers name links in texts of at most this many words. */
@@ -41,18 +45,24 @@ export class Stage {
     /** @type {Layout | null} */
     this.layout = null;
     this.layoutKey = "";
+    this.unit = 1;
+    /** @type {number | null} */
+    this.shownLock = null;
     this.labelTimer = 0;
     this.hoverTimer = 0;
     /** @type {number | null} */
     this.hovered = null;
     this.drawing = new Drawing();
     this.words = make("div", { class: "hw-words" });
-    this.picturePlace = make("div", { class: "hw-picture" }, this.drawing.element, this.words);
+    const content = make("div", { class: "hw-content" }, this.drawing.element, this.words);
+    this.place = make("div", { class: "hw-picture" }, content);
+    this.window = new TextWindow(this.place, content, (word) => this.#go(word));
+    this.scrollFrame = 0;
     this.layers = [new WordLayer(this.words), new WordLayer(this.words)];
     this.columnLayer = new WordLayer(this.words, true);
     el.classList.add("hw-stage");
     if (!el.hasAttribute("role")) el.setAttribute("role", "group");
-    el.replaceChildren(this.picturePlace);
+    el.replaceChildren(this.place);
     this.#listen();
     this.resizer = new ResizeObserver(() => this.#draw(false));
     this.resizer.observe(el);
@@ -77,6 +87,7 @@ export class Stage {
   destroy() {
     clearTimeout(this.labelTimer);
     clearTimeout(this.hoverTimer);
+    cancelAnimationFrame(this.scrollFrame);
     this.resizer.disconnect();
     this.drawing.destroy();
     this.el.replaceChildren();
@@ -86,17 +97,34 @@ export class Stage {
   #draw(moves) {
     const { picture } = this;
     if (!picture || !this.el.clientWidth) return;
-    const measure = browserMeasure();
     const isNew = this.#layOut(picture);
     const layout = /** @type {Layout} */ (this.layout);
-    const scene = makeScene(picture, layout, measure);
+    const isLockNew = picture.locked !== this.shownLock;
+    this.shownLock = picture.locked;
+    if (picture.word !== null && (isNew || isLockNew)) {
+      this.window.reveal(layout.decks[0].rows[picture.word], layout, this.unit);
+    }
+    this.#paint(picture, layout, moves && !isNew);
+    if (isNew) this.#label();
+    this.layers[0].setStop(picture.locked ?? picture.word ?? this.#shown()[0] ?? 0);
+  }
+
+  /**
+   * Draw what is in sight.
+   * @param {Picture} picture
+   * @param {Layout} whole
+   * @param {boolean} moves
+   */
+  #paint(picture, whole, moves) {
+    const layout = { ...whole, view: this.window.view(this.unit) };
+    const scene = makeScene(picture, layout, browserMeasure());
     this.drawing.show(scene, picture, layout, moves);
     scene.words.forEach((states, side) => {
       this.layers[side].colour(states, side === 0 ? picture.locked : null);
     });
     if (scene.columns) this.columnLayer.colour(scene.columns, null);
-    if (isNew) this.#label();
-    this.layers[0].setStop(picture.locked ?? picture.word ?? 0);
+    if (this.window.isOpen) this.window.show(scene.tabs);
+    this.on.scroll?.(this.window.inSight(layout, this.unit));
   }
 
   /**
@@ -106,30 +134,24 @@ export class Stage {
    */
   #layOut(picture) {
     const root = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
-    const width = (16 * this.el.clientWidth) / root;
+    this.unit = root / 16;
+    const width = this.el.clientWidth / this.unit;
     const { words, columns, heads, hidesSpecial, next, shape = "auto" } = picture;
     const pair = picture.pair && { words: picture.pair.words, aligned: picture.pair.aligned };
-    const request = {
-      words,
-      columns,
-      heads: Math.max(1, heads.length),
-      hidesSpecial,
-      pair,
-      next,
-      shape,
-    };
+    const count = Math.max(1, heads.length);
+    const request = { words, columns, heads: count, hidesSpecial, pair, next, shape };
     const key = JSON.stringify([request, width]);
     if (key === this.layoutKey) return false;
     this.layoutKey = key;
     const layout = layOut(request, browserMeasure(), width);
     this.layout = layout;
-    this.picturePlace.style.height = `${layout.height / 16}rem`;
+    this.window.fit(layout, words.length);
     this.el.classList.toggle("hw-is-vertical", layout.shape === "vertical");
     this.el.classList.toggle("hw-is-wrapped", layout.shape === "wrapped");
-    this.words.classList.toggle("hw-wrapped", layout.shape === "wrapped");
     sidesOf(picture).forEach((side, index) => {
       const deck = layout.decks[index];
-      this.layers[index].place(side.rows, deck.rows, deck, layout, index);
+      const isDashed = (/** @type {number} */ at) => isChanged(picture, side, at);
+      this.layers[index].place(side.rows, deck.rows, deck, layout, index, isDashed);
       if (side.isCross) this.columnLayer.place(side.columns, deck.columns, deck, layout, index);
     });
     if (!pair) this.layers[1].place([], [], layout.decks[0], layout, 1);
@@ -176,6 +198,12 @@ export class Stage {
       if (word !== null) this.on.lock(word === this.picture?.locked ? null : word);
     });
     words.addEventListener("keydown", (event) => this.#key(event));
+    this.place.addEventListener("scroll", () => {
+      this.scrollFrame ||= requestAnimationFrame(() => {
+        this.scrollFrame = 0;
+        if (this.picture && this.layout) this.#paint(this.picture, this.layout, false);
+      });
+    });
   }
 
   /**
@@ -200,7 +228,7 @@ export class Stage {
       return;
     }
     const at = this.#wordAt(event.target);
-    const shown = (this.layout?.decks[0].rows ?? []).flatMap((box) => (box ? [box.at] : []));
+    const shown = this.#shown();
     if (at === null || !shown.length) return;
     const place = shown.indexOf(at);
     const forward = this.layout?.isMirrored ? -1 : 1;
@@ -216,8 +244,21 @@ export class Stage {
     if (!(event.key in steps)) return;
     event.preventDefault();
     const next = shown[Math.min(shown.length - 1, Math.max(0, steps[event.key]))];
-    this.on.go(next);
-    this.layers[0].setStop(next);
-    this.layers[0].focus(next);
+    this.#go(next);
+  }
+
+  /** Indices of the words on the stage. */
+  #shown() {
+    return (this.layout?.decks[0].rows ?? []).flatMap((box) => (box ? [box.at] : []));
+  }
+
+  /**
+   * Choose a word without a pointer, and put the focus on it.
+   * @param {number} word
+   */
+  #go(word) {
+    this.on.go(word);
+    this.layers[0].setStop(word);
+    this.layers[0].focus(word);
   }
 }

@@ -7,15 +7,8 @@
  */
 import { GROUNDS, ROLES } from "./colours.js";
 import { shape, toXml } from "./dom.js";
-import {
-  arcShape,
-  cellShape,
-  labelShape,
-  nextShape,
-  noteShape,
-  ringShape,
-  wordShape,
-} from "./draw.js";
+import { arcShape, cellShape, labelShape, nextShape, noteShape, ringShape } from "./draw.js";
+import { wordShape } from "./draw_word.js";
 import { layOut } from "./layout.js";
 import { SANS, SERIF, browserMeasure } from "./measure.js";
 import { leftNote, rightNote } from "./picture_notes.js";

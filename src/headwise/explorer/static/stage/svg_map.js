@@ -2,8 +2,9 @@
 /** The map and the colour bar of a saved picture, as SVG. */
 import { GROUNDS, mix } from "./colours.js";
 import { shape } from "./dom.js";
-import { isRestingRole } from "./links.js";
+import { DRAWN, isRestingRole } from "./links.js";
 import { SANS } from "./measure.js";
+import { rounded } from "./numbers.js";
 import { hiddenOf, restsOf, sidesOf } from "./picture.js";
 
 /** @import {Shape} from "./dom.js" */
@@ -80,10 +81,14 @@ export function mapShape(picture, measure) {
     (isSpecial, at) => rests[at] || (isSpecial && !isRestingRole(head.role)),
   );
   const labels = rows.map((at) => shortened(side.rows[at].text, measure));
-  const left = isLabelled
-    ? Math.max(...labels.map((label) => measure.label(label, 12, 600))) + 10
-    : 4;
-  const top = isLabelled ? 66 : 4;
+  const chosen = picture.isLookedAt ? -1 : rows.indexOf(side.word ?? -1);
+  const column = picture.isLookedAt ? side.word : null;
+  const strong = side.columns.map(
+    (_, at) => chosen >= 0 && rounded(shares[rows[chosen]][at]) >= DRAWN,
+  );
+  const named = labels.filter((_, place) => isLabelled || place === chosen);
+  const left = Math.max(0, ...named.map((label) => measure.label(label, 12, 600))) + 10;
+  const top = 66;
   /** @type {Map<number, number>} */
   const xs = new Map();
   let x = left;
@@ -101,31 +106,31 @@ export function mapShape(picture, measure) {
       return shape("rect", { ...where, rx: 2, fill });
     }),
   );
-  const chosen = picture.isLookedAt && side.isCross ? -1 : rows.indexOf(side.word ?? -1);
   const right = x - CELL.gap;
-  const rowLabels = rows.map((row, place) => {
+  const rowLabels = rows.flatMap((_, place) => {
     const own = place === chosen;
     const at = { x: left - 8, y: top + place * step + cell / 2 + 4, "text-anchor": "end" };
     const look = { fill: own ? head.colour : soft, "font-weight": own ? 600 : 400 };
-    return shape("text", { ...at, ...look, ...font }, labels[place]);
+    return own || isLabelled ? [shape("text", { ...at, ...look, ...font }, labels[place])] : [];
   });
-  const columnLabels = columns.map((column) => {
-    const [cx, cy] = [(xs.get(column) ?? 0) + cell / 2 + 3, top - 6];
+  const columnLabels = columns.flatMap((at) => {
+    if (!isLabelled && !strong[at] && at !== column) return [];
+    const [cx, cy] = [(xs.get(at) ?? 0) + cell / 2 + 3, top - 6];
     const turn = `translate(${cx} ${cy}) rotate(-50)`;
-    const label = shortened(side.columns[column].text, measure);
-    return shape("text", { transform: turn, fill: soft, ...font }, label);
+    const label = shortened(side.columns[at].text, measure);
+    return [shape("text", { transform: turn, fill: soft, ...font }, label)];
   });
-  const outline =
-    chosen < 0
-      ? []
-      : [
-          shape("rect", {
-            ...{ x: left - 3, y: top + chosen * step - 2.5, width: right - left + 6 },
-            ...{ height: cell + 5, rx: 5, fill: "none", stroke: text, "stroke-width": 1.6 },
-          }),
-        ];
-  const parts = [...cells, ...(isLabelled ? [...rowLabels, ...columnLabels] : []), ...outline];
   const height = top + rows.length * step;
+  const line = { rx: 5, fill: "none", stroke: text, "stroke-width": 1.6 };
+  const across = { x: left - 3, y: top + chosen * step - 2.5, width: right - left + 6 };
+  const down = { x: (xs.get(column ?? -1) ?? 0) - 2.5, y: top - 3, width: cell + 5 };
+  const outline = [
+    ...(chosen >= 0 ? [shape("rect", { ...across, height: cell + 5, ...line })] : []),
+    ...(xs.has(column ?? -1)
+      ? [shape("rect", { ...down, height: height - top + 5, ...line })]
+      : []),
+  ];
+  const parts = [...cells, ...rowLabels, ...columnLabels, ...outline];
   return { shape: shape("g", { class: "hw-map" }, ...parts), width: right, height };
 }
 

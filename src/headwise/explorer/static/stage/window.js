@@ -1,0 +1,115 @@
+// @ts-check
+/**
+ * The window on a long text: three lines that scroll as text, with tabs at its edges.
+ *
+ * In: a layout and the tabs of its scene. Out: the part in sight, and which words are in it.
+ */
+import { make } from "./dom.js";
+import { LINE, STEP } from "./layout_parts.js";
+import { isInSight } from "./tabs.js";
+
+/** @import {Box, Layout, View} from "./layout.js" */
+/** @import {Tab} from "./tabs.js" */
+
+/** Texts of more words than this are shown in a window. */
+export const LONG = 60;
+/** Lines, or words one below the other, in the window. */
+const LINES = 3;
+const WORDS = 12;
+/** Room above the first line of the window and below its last. */
+const ROOM = { above: 30, below: 8 };
+
+/** @param {number} units 1/16 rem */
+const rem = (units) => `${units / 16}rem`;
+
+export class TextWindow {
+  /**
+   * @param {HTMLElement} place scrolls
+   * @param {HTMLElement} content as high as the whole text
+   * @param {(word: number) => void} go
+   */
+  constructor(place, content, go) {
+    this.place = place;
+    this.content = content;
+    this.tabs = make("div", { class: "hw-tabs" });
+    this.content.append(this.tabs);
+    this.isOpen = false;
+    this.height = 0;
+    this.tabs.addEventListener("click", (event) => {
+      const tab = event.target instanceof Element ? event.target.closest("button") : null;
+      if (tab) go(Number(tab.dataset.word));
+    });
+  }
+
+  /**
+   * Open a window if the text is long, and none otherwise.
+   * @param {Layout} layout
+   * @param {number} count number of words
+   */
+  fit(layout, count) {
+    const isVertical = layout.shape === "vertical";
+    const most = isVertical ? WORDS * STEP : LINES * LINE + ROOM.below;
+    this.isOpen = count > LONG && layout.shape !== "line" && layout.height > most;
+    this.height = this.isOpen ? most : layout.height;
+    this.place.classList.toggle("hw-window", this.isOpen);
+    this.place.style.height = rem(this.height);
+    this.content.style.height = rem(layout.height);
+    if (!this.isOpen) this.place.scrollTop = 0;
+    if (!this.isOpen) this.tabs.replaceChildren();
+  }
+
+  /**
+   * The part in sight; null if there is no window.
+   * @param {number} unit CSS pixels per unit
+   * @returns {View | null}
+   */
+  view(unit) {
+    if (!this.isOpen) return null;
+    const top = this.place.scrollTop / unit;
+    return { top, bottom: top + this.height };
+  }
+
+  /**
+   * Scroll until the word is in sight, in the middle.
+   * @param {Box | null | undefined} box
+   * @param {Layout} layout
+   * @param {number} unit
+   */
+  reveal(box, layout, unit) {
+    const view = this.view(unit);
+    if (!view || !box || isInSight(box, view)) return;
+    const isVertical = layout.shape === "vertical";
+    const before = isVertical ? (WORDS / 2) * STEP : LINE + ROOM.above;
+    this.place.scrollTop = Math.max(0, box.y - before) * unit;
+  }
+
+  /** @param {Tab[]} tabs */
+  show(tabs) {
+    this.tabs.replaceChildren(
+      ...tabs.map(({ at, word, rest, colour, isAbove, rect }) => {
+        const where = isAbove ? "hw-tab-above" : "hw-tab-below";
+        const attributes = { type: "button", class: `hw-tab ${where}`, "data-word": at };
+        const tab = make("button", attributes, make("i", {}, word), rest);
+        tab.style.setProperty("--hw-colour", colour);
+        const { x, y, w } = rect;
+        Object.assign(tab.style, { left: rem(x), top: rem(y), width: rem(w) });
+        return tab;
+      }),
+    );
+  }
+
+  /**
+   * First and last word in sight.
+   * @param {Layout} layout
+   * @param {number} unit
+   * @returns {[number, number] | null}
+   */
+  inSight(layout, unit) {
+    const view = this.view(unit);
+    if (!view) return null;
+    const seen = layout.decks[0].rows.flatMap((box) =>
+      box && isInSight(box, view) ? [box.at] : [],
+    );
+    return seen.length ? [seen[0], seen[seen.length - 1]] : null;
+  }
+}
