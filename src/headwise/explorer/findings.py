@@ -128,17 +128,16 @@ def text_findings(
 
 
 def _pronoun_links(links: TextLinks, heads: Collection[HeadId]) -> list[Link]:
-    """The strongest links of personal pronouns to earlier words."""
+    """The strongest links of personal pronouns to earlier words, one per pronoun."""
     places = [at for at, word in enumerate(links.words) if word.text.lower() in PRONOUNS]
-    found: dict[tuple[int, int], Link] = {}
+    found: dict[int, Link] = {}
     for head in heads:
         for source in places:
             before = links.weights(head)[source, :source]
             if source and before.max() >= STRONG:
                 link = Link(head, source, int(before.argmax()), float(before.max()))
-                ends = link.source, link.target
-                if ends not in found or found[ends].share < link.share:
-                    found[ends] = link
+                if source not in found or found[source].share < link.share:
+                    found[source] = link
     return sorted(found.values(), key=lambda link: -link.share)[:MOST_LINKS]
 
 

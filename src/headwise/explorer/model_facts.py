@@ -17,10 +17,10 @@ TITLES = {"minilm": "all-MiniLM-L6-v2", "smollm2": "SmolLM2-135M-Instruct"}
 BUILTIN_TEXT = "The animal didn't cross the street because it was too tired."
 SWAPPED, SWAPPED_FOR, PRONOUN = "tired", "wide", "it"
 OTHER_BUILTIN_TEXT = BUILTIN_TEXT.replace(SWAPPED, SWAPPED_FOR)
-BUILTIN_HEAD = "L3H1"
-"""The head of minilm in which the built-in pair moves the pronoun's attention most."""
+PAIR_HEADS = {"minilm": "L3H1", "smollm2": "L4H2"}
+"""The head of each embedded model whose links the built-in pair moves most tellingly."""
 BUILTIN_SWAP = api.Finding("swap", word=SWAPPED_FOR, text=OTHER_BUILTIN_TEXT)
-LESSON_PAIR = api.LessonPair(BUILTIN_TEXT, OTHER_BUILTIN_TEXT, BUILTIN_HEAD, 8, [2, 6])
+LESSON_PAIR = api.LessonPair(BUILTIN_TEXT, OTHER_BUILTIN_TEXT, PAIR_HEADS["minilm"], 8, [2, 6])
 """The pair of the lesson, found in minilm by benchmarks/lesson_pair.py."""
 OTHER_TEXTS = (
     "A kitten rested on the rug since it felt cosy.",

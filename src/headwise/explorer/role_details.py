@@ -31,7 +31,7 @@ def role_detail(role: str, detail: str) -> str:
     if role == "semantic":
         return RELATED
     if role == "coreference":
-        return MENTIONS["noun ->" in detail]
+        return MENTIONS["(noun ->" in detail]
     pair = re.search(r"\(([^()]*) -> ([^(),]*)", detail)
     if role == "syntactic" and pair is not None:
         return f"{pair[1]} and {pair[2]}"

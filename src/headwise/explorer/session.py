@@ -19,7 +19,6 @@ from headwise.explorer.findings import first_finding, text_findings
 from headwise.explorer.jobs import Job
 from headwise.explorer.maps import is_small, stack_axes
 from headwise.explorer.model_facts import (
-    BUILTIN_HEAD,
     BUILTIN_SWAP,
     BUILTIN_TEXT,
     JOB_MEASURES,
@@ -28,6 +27,7 @@ from headwise.explorer.model_facts import (
     MEASURES,
     OTHER_BUILTIN_TEXT,
     OTHER_TEXTS,
+    PAIR_HEADS,
     PRONOUN,
     SWAPPED,
     describe_scan,
@@ -167,7 +167,7 @@ class Session:
         texts = [word.text for word in stage.words or stage.pieces]
         word = SWAPPED if isinstance(self.scored.objective, NextToken) else PRONOUN
         source = texts.index(word) if word in texts else 0
-        head = BUILTIN_HEAD if self._shipped_scan and self.scored.name == "minilm" else None
+        head = PAIR_HEADS.get(self.scored.name) if self._shipped_scan else None
         return api.BuiltinPair(BUILTIN_TEXT, OTHER_BUILTIN_TEXT, head, source)
 
     def read(self, text: str, progress: Progress = no_progress) -> TextAnalysis:
