@@ -95,7 +95,7 @@ export function deckCells(picture, side, deck, layout, measure) {
       const isBold = rounded(share) >= DRAWN;
       const isQuiet = !shares || rounded(share) < least || isUnseen(picture, at, column, share);
       const text = isQuiet ? "" : percent(share);
-      const fits = measure.label(text, size, isBold ? 600 : 400) + 3 <= rect.w;
+      const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
       const key = `${side.index} ${slot} ${column}`;
       const look = { key, fill, ink: ink(fill, theme, share), isBold, size };
       return [{ ...rect, ...look, text: fits ? text : "" }];
@@ -152,7 +152,8 @@ export function deckChanges(picture, layout) {
     if (!cell || !above || Math.abs(rounded(Math.abs(change))) < CHANGED) return [];
     const isBetween = layout.shape === "line";
     const isSide = layout.shape === "vertical";
-    const x = isSide ? layout.width - 22 : cell.x + cell.w / 2;
+    const beside = layout.isMirrored ? cell.x - 24 : cell.x + cell.w + 24;
+    const x = isSide ? beside : cell.x + cell.w / 2;
     const foot = isSide ? cell.y + cell.h / 2 : cell.y + cell.h + 12;
     return [
       {

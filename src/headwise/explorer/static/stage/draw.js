@@ -179,13 +179,12 @@ export function noteShape({ x, y, text, mark, colour, size }) {
  * The pill around a word, or the outline of a chip.
  * @param {Box} box
  * @param {boolean} isChip
- * @param {boolean} [isDashed] a changed word, whose box has room for the outline
  * @returns {Rect}
  */
-export function pillOf(box, isChip, isDashed = false) {
+export function pillOf(box, isChip) {
   if (isChip) return { x: box.x, y: box.y + (box.h - CHIP) / 2, w: box.w, h: CHIP };
   const { lower } = PILL;
-  const beyond = isDashed ? 0 : Math.min(PILL.beyond, PILL.part * box.h);
+  const beyond = box.isRoomy ? 0 : Math.min(PILL.beyond, PILL.part * box.h);
   return { x: box.x - beyond, y: box.y + lower, w: box.w + 2 * beyond, h: box.h - 2 * lower };
 }
 
@@ -198,7 +197,7 @@ export function pillOf(box, isChip, isDashed = false) {
 export function ringShape(box, state) {
   if (!state.ring) return null;
   const { width, colour } = state.ring;
-  const pill = pillOf(box, state.chip !== null, state.isDashed);
+  const pill = pillOf(box, state.chip !== null);
   const away = 3 + width / 2;
   const radius = (state.chip ? pill.h / 2 : 0.25 * (box.h / 1.42)) + away;
   return shape("rect", {

@@ -24,7 +24,7 @@ const HALO = 6;
  */
 export function wordShape(box, text, state, size, picture) {
   const isChip = state.chip !== null;
-  const pill = pillOf(box, isChip, state.isDashed);
+  const pill = pillOf(box, isChip);
   const [x, y] = [box.x + box.w / 2, box.y + box.h / 2];
   const rect = { x: pill.x, y: pill.y, width: pill.w, height: pill.h };
   const parts = [];

@@ -20,6 +20,7 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {number} y
  * @property {number} w
  * @property {number} h
+ * @property {boolean} [isRoomy] whether the box has room for an outline of the word
  */
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Rect */

@@ -75,6 +75,7 @@ function slotsOf({ words, pair, hidesSpecial }) {
  * @typedef {object} Fit
  * @property {number} size
  * @property {Rect[]} slots
+ * @property {boolean[]} isRoomy slots with room for the outline of a changed word
  * @property {number} end right end of the words
  * @property {number} nextWidth
  */
@@ -103,7 +104,13 @@ function fitted(request, slots, measure, width) {
     const { xs, total } = inLine(words, widths, size, gap);
     const left = (width - total - extra) / 2;
     const boxes = xs.map((x, place) => ({ x: left + x, y: 0, w: widths[place], h: TALL * size }));
-    return { size, slots: boxes, end: left + total, nextWidth: box };
+    return {
+      size,
+      slots: boxes,
+      isRoomy: slots.map((slot) => isChanged(slot, request)),
+      end: left + total,
+      nextWidth: box,
+    };
   }
   return null;
 }
@@ -119,8 +126,17 @@ function slotWidth({ first, second }, { words, pair }, measure, size) {
   const one = first === null ? null : words[first];
   const other = second === null || !pair ? null : pair.words[second];
   const widths = [one, other].map((word) => (word ? wordWidth(word, measure, size) : 0));
-  const isChanged = pair !== null && one?.text !== other?.text;
-  return Math.max(...widths) + (isChanged ? 0.5 * size : 0);
+  return Math.max(...widths) + (isChanged({ first, second }, { words, pair }) ? 0.5 * size : 0);
+}
+
+/**
+ * Whether the words of a pair's slot differ.
+ * @param {{first: number | null, second: number | null}} slot
+ * @param {Pick<Request, "words" | "pair">} request
+ */
+function isChanged({ first, second }, { words, pair }) {
+  if (!pair) return false;
+  return first === null || second === null || words[first].text !== pair.words[second].text;
 }
 
 /**
@@ -140,7 +156,8 @@ function deck(slots, side, fit, { count, top, rowTop, rows, rowHeight }) {
   const places = slots.flatMap((slot, place) => (slot[side] === null ? [] : [place]));
   const indices = places.map((place) => /** @type {number} */ (slots[place][side]));
   const boxes = places.map((place, order) => {
-    return { ...fit.slots[place], at: indices[order], line: 0, y: top };
+    const isRoomy = fit.isRoomy[place];
+    return { ...fit.slots[place], at: indices[order], line: 0, y: top, isRoomy };
   });
   const cells = Array.from({ length: rows }, (_, row) => {
     const all = cellsBelow(fit.slots, rowTop + row * (rowHeight + 3), rowHeight, EDGE - 2);

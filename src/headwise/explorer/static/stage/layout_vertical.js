@@ -6,6 +6,11 @@ import { SIZES, STEP, TALL, nextWidth, shown, spread, wordWidth } from "./layout
 /** @import {Box, Deck, Layout, Rect, Request} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 
+/** Width of a cell with one head and with several, and of the changes of a pair. */
+const ONE = 52;
+const SEVERAL = 42;
+const CHANGES = 36;
+
 /**
  * One word per line, with the shares at the left.
  * @param {StageWord[]} words
@@ -19,8 +24,8 @@ import { SIZES, STEP, TALL, nextWidth, shown, spread, wordWidth } from "./layout
 function verticalDeck(words, request, measure, width, top, heads) {
   const size = SIZES.vertical;
   const places = shown(words, request.hidesSpecial);
-  const cell = heads > 1 ? 40 : 52;
-  const left = heads * (cell + 2) + 13;
+  const cell = heads > 1 ? SEVERAL : ONE;
+  const left = heads * (cell + 2) + 13 + (request.pair ? CHANGES : 0);
   const boxes = places.map((at, place) => {
     const w = Math.min(wordWidth(words[at], measure, size), width - left - 40);
     const h = TALL * size;
@@ -73,7 +78,7 @@ export function vertical(request, measure, width) {
     bottom = second.bottom;
   }
   const size = SIZES.vertical;
-  const left = heads * 54 + 6;
+  const left = heads * ((heads > 1 ? SEVERAL : ONE) + 2) + 6;
   return {
     shape: "vertical",
     width,

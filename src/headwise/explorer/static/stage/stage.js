@@ -15,7 +15,6 @@ import { sidesOf } from "./picture.js";
 import { makeScene } from "./scene.js";
 import { TextWindow } from "./window.js";
 import { REST, WordLayer } from "./word_layer.js";
-import { isChanged } from "./words.js";
 
 /** @import {Layout} from "./layout.js" */
 /** @import {Picture} from "./picture.js" */
@@ -150,8 +149,7 @@ export class Stage {
     this.el.classList.toggle("hw-is-wrapped", layout.shape === "wrapped");
     sidesOf(picture).forEach((side, index) => {
       const deck = layout.decks[index];
-      const isDashed = (/** @type {number} */ at) => isChanged(picture, side, at);
-      this.layers[index].place(side.rows, deck.rows, deck, layout, index, isDashed);
+      this.layers[index].place(side.rows, deck.rows, deck, layout, index);
       if (side.isCross) this.columnLayer.place(side.columns, deck.columns, deck, layout, index);
     });
     if (!pair) this.layers[1].place([], [], layout.decks[0], layout, 1);

@@ -65,9 +65,8 @@ export class WordLayer {
    * @param {Deck} deck
    * @param {Layout} layout
    * @param {number} side
-   * @param {(at: number) => boolean} [isDashed] whether a word has a dashed outline
    */
-  place(words, boxes, deck, layout, side, isDashed = () => false) {
+  place(words, boxes, deck, layout, side) {
     for (const word of this.words) word?.button.remove();
     this.words = boxes.map((box, at) => {
       if (!box) return null;
@@ -75,7 +74,7 @@ export class WordLayer {
       const isChip = kind === "special";
       const pill = make("span", { class: isChip ? "hw-pill hw-chip" : "hw-pill" }, text);
       const whole = this.isPlain ? { ...box } : area(box, deck);
-      const own = pillOf(box, isChip, isDashed(at));
+      const own = pillOf(box, isChip);
       setPlace(pill, { ...own, x: own.x - whole.x, y: own.y - whole.y });
       pill.style.lineHeight = rem(own.h - (isChip ? 2 : 0));
       if (!isChip) pill.style.fontSize = rem(layout.size);
