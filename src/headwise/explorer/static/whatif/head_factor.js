@@ -16,7 +16,8 @@ export class HeadFactor {
     this.slider = make("input", { type: "range", min: 0, max: MOST, step: 0.05, id: "wi-factor" });
     this.value = make("output", { for: "wi-factor" });
     const label = make("label", { for: "wi-factor" }, "Output times");
-    el.append(this.name, this.role, this.button, label, this.slider, this.value);
+    const scale = make("span", {}, label, this.slider, this.value);
+    el.append(this.name, this.role, this.button, scale);
     this.factor = 1;
     this.button.addEventListener("click", () => on.scale(this.factor === 0 ? 1 : 0, true));
     this.slider.addEventListener("input", () => on.scale(Number(this.slider.value), false));

@@ -25,7 +25,8 @@ export function build(el) {
     field: make("textarea", { "aria-label": "Sentence", rows: 2, spellcheck: "false" }),
     cancel: button("Cancel"),
     stage: make("div", { class: "wi-stage", "aria-labelledby": "whatif-title" }),
-    note: make("p", { class: "wi-note" }),
+    left: make("p", {}),
+    right: make("p", {}),
     generated: make("section", { class: "wi-generation", "aria-label": "Generated text" }),
     gridTitle: make("h3", { class: "wi-title" }),
     grid: make("div", { class: "wi-grid" }),
@@ -52,16 +53,14 @@ export function build(el) {
     { class: "wi-heading" },
     make("p", { class: "wi-kicker" }, parts.count, " ", parts.names),
     parts.headline,
-    parts.sub,
-    parts.live,
   );
   el.classList.add("wi", "hv-view");
   el.setAttribute("aria-labelledby", "whatif-title");
   el.replaceChildren(
-    make("div", { class: "wi-top" }, title, tools),
+    make("div", { class: "wi-top" }, title, tools, parts.sub, parts.live),
     parts.editor,
     parts.stage,
-    parts.note,
+    make("div", { class: "wi-notes" }, parts.left, parts.right),
     parts.generated,
     make(
       "div",

@@ -4,13 +4,14 @@
 /** @import {WhatIfPanel} from "./whatif_panel.js" */
 
 import { restColour, roleColour, rolesOf } from "../stage/frame.js";
+import { leftNote, rightNote } from "../stage/picture_notes.js";
 import { fill, listed, NO_ROLE, NOT_MEASURED, plain } from "../stage/sentences.js";
 import { shades } from "../stage/shades.js";
 import { predictionRows, similarityRows } from "./bars.js";
 import * as gates from "./gates.js";
 import { firstGenerated } from "./generated.js";
 import { describeCut } from "./keeping.js";
-import { chosenWord, extraNote, hidden, stagePicture } from "./whatif_picture.js";
+import { chosenWord, stagePicture } from "./whatif_picture.js";
 import { predictionHead, similarityHead } from "./whatif_sentences.js";
 
 const TITLES = {
@@ -19,6 +20,7 @@ const TITLES = {
   end: "Last word",
   class: "Class",
 };
+const GENERATED = "Underlined: generated words. The arcs show the model with all heads on";
 /** Milliseconds before a screen reader hears a new headline. */
 const SPOKEN = 400;
 
@@ -113,9 +115,17 @@ export function drawStage(panel) {
     next: line || prediction?.what !== "next" ? null : nextWord(prediction),
   });
   panel.stage.show(picture);
-  markGenerated(panel, marked === null ? null : marked - hidden(rows.length));
-  parts.note.textContent = extraNote(hidden(rows.length), isLine);
+  markGenerated(panel, marked);
+  const shape = panel.stage.layout?.shape ?? "line";
+  fill(parts.left, inInk(leftNote(picture, shape)));
+  parts.right.textContent = [rightNote(picture, shape), isLine ? GENERATED : ""]
+    .filter(Boolean)
+    .join("\u2002\u00b7\u2002");
 }
+
+/** Words of a note in the colour of the note. @param {(string | {word: string})[]} parts */
+const inInk = (parts) =>
+  parts.map((part) => (typeof part === "string" ? part : { word: part.word, colour: "" }));
 
 /** Underline the generated words. @param {WhatIfPanel} panel @param {number | null} first */
 function markGenerated(panel, first) {

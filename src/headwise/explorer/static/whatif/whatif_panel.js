@@ -20,7 +20,7 @@ import { keptSentence } from "./keeping.js";
 import { SentenceList } from "./sentence_list.js";
 import { build } from "./whatif_dom.js";
 import { draw, drawStage } from "./whatif_draw.js";
-import { hidden, switches } from "./whatif_picture.js";
+import { switches } from "./whatif_picture.js";
 
 export class WhatIfPanel {
   /** @param {ModelAnswer} about @param {Page} page */
@@ -52,12 +52,12 @@ export class WhatIfPanel {
     this.speaking = 0;
     const { parts, host } = this;
     this.stage = new Stage(parts.stage, {
-      hover: (word) => this.point({ word: word === null ? null : word + this.start() }),
+      hover: (word) => this.point({ word }),
       lock: (word) => {
-        const at = word === null ? "" : String(word + this.start());
+        const at = word === null ? "" : String(word);
         host.set({ word: at === host.get("word") ? "" : at }, "push");
       },
-      go: (word) => host.set({ word: String(word + this.start()) }, "replace"),
+      go: (word) => host.set({ word: String(word) }, "replace"),
     });
     this.grid = new Grid(
       parts.grid,
@@ -177,12 +177,6 @@ export class WhatIfPanel {
   shownData() {
     const isLine = this.host.get("line") && this.answers.generated;
     return isLine && this.lineData ? this.lineData : this.data;
-  }
-
-  /** Number of words of a long text that are not on the stage. */
-  start() {
-    const data = this.shownData();
-    return data ? hidden(data.rows(this.head()).length) : 0;
   }
 
   /** @param {Partial<{word: number | null, head: string | null}>} what */

@@ -8,18 +8,12 @@
 
 import { roleColour, rolesOf } from "../stage/frame.js";
 
-/** Words of a long text on the stage: its end, which the next word follows. */
-const SHOWN = 40;
-
 /** Switches of the weights in the address. @param {Host} host */
 export const switches = (host) => ({
   words: host.get("words") !== "0",
   first: host.get("first") !== "0",
   values: host.get("values") === "1",
 });
-
-/** Number of words of a long text that are not on the stage. @param {number} count */
-export const hidden = (count) => (count > 1.5 * SHOWN ? count - SHOWN : 0);
 
 /**
  * Index of the word that the arcs come from: the chosen one, or the last, which the next word
@@ -44,16 +38,10 @@ export function chosenWord(chosen, text, words, isCausal) {
  */
 export function stagePicture({ host, data, head, isOff, word, locked, next }) {
   const { about } = host;
-  const rows = data.rows(head),
-    columns = data.columns(head);
-  const start = hidden(rows.length);
-  const first = data.isCross(head) ? hidden(columns.length) : start;
   const role = rolesOf(about)?.[head]?.[0] ?? null;
-  const place = (/** @type {number | null} */ at) =>
-    at === null || at < start ? null : at - start;
   return {
-    words: rows.slice(start),
-    columns: data.isCross(head) ? columns.slice(first) : null,
+    words: data.rows(head),
+    columns: data.isCross(head) ? data.columns(head) : null,
     heads: [
       {
         name: head,
@@ -61,30 +49,19 @@ export function stagePicture({ host, data, head, isOff, word, locked, next }) {
         letter: (role && about.roles[role]?.letter) || "\u00b7",
         colour: roleColour(host, role),
         mark: "",
-        row: (at) => data.line(head, at + start, false)?.subarray(first) ?? null,
+        row: (at) => data.line(head, at, false),
         isOff,
       },
     ],
-    word: place(word),
-    locked: place(locked),
+    word,
+    locked,
     target: null,
-    restsOnFirst: data.text.rests_on_first && first === 0,
+    restsOnFirst: data.text.rests_on_first && !data.isCross(head),
     hidesSpecial: host.get("special") === "0",
     isLookedAt: false,
     theme: host.theme(),
     pair: null,
     next,
+    isValued: data.switches.values,
   };
-}
-
-/**
- * What the stage's own notes leave out.
- * @param {number} before number of words that are not on the stage @param {boolean} isGenerated
- */
-export function extraNote(before, isGenerated) {
-  const parts = [];
-  if (isGenerated)
-    parts.push("Generated words are underlined; the arcs show the model with all heads on.");
-  if (before) parts.push(`The first ${before.toLocaleString("en")} words are not shown.`);
-  return parts.join(" ");
 }

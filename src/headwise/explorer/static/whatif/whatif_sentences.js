@@ -63,7 +63,7 @@ function control(random, changed, at, now, print, round) {
   const stays = turned || isInside ? "is" : "stays";
   const picked = `With ${heads(changed)} picked at random, ${times(draws)}, it ${stays} ${text}`;
   const other = turned ? `, and another is likeliest in ${counted(turned)} of them` : "";
-  return ` ${picked}${other}.${isInside ? " The change is no larger than by chance." : ""}`;
+  return ` ${picked}${other}.${isInside ? " That is no more than random heads do." : ""}`;
 }
 
 /**
