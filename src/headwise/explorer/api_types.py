@@ -126,6 +126,8 @@ class ModelAnswer:
 
     name: str
     title: str
+    version: str
+    """Version of headwise."""
     loads_as: str | None
     """Command-line arguments that select the model; None if it was not loaded by name."""
     kind: Literal["similarity", "prediction"]

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+import headwise
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api
 from headwise.explorer.api_requests import MAX_TEXTS
@@ -135,6 +136,7 @@ class Session:
         return api.ModelAnswer(
             name=name,
             title=model_title(name),
+            version=headwise.__version__,
             loads_as=arguments if "source" in self.scored.about else None,
             kind="similarity" if is_embedding else "prediction",
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],

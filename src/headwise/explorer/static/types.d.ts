@@ -180,6 +180,7 @@ export interface MixingFigure {
 export interface ModelAnswer {
   name: string;
   title: string;
+  version: string;
   loads_as: string | null;
   kind: "similarity" | "prediction";
   layers: LayerFacts[];
