@@ -21,7 +21,7 @@ const RAISED = 20;
  * An arc as far as labels are concerned.
  * @typedef {object} Lane
  * @property {Curve} curve
- * @property {number} thickness
+ * @property {number | null} thickness null: labels may stand on the arc
  * @property {number} arrowWidth
  * @property {string} text the share to write; "" if none
  * @property {number} width of the text
@@ -50,6 +50,7 @@ export const overlap = (one, other) =>
  * @param {Lane} lane
  */
 function touches(box, lane) {
+  if (lane.thickness === null) return false;
   const half = lane.thickness / 2;
   for (let sample = 0; sample <= 2 * SAMPLES; sample++) {
     const { x, y } = pointAt(lane.curve, sample / (2 * SAMPLES));

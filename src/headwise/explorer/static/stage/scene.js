@@ -48,7 +48,8 @@ function labelsOf(arcs, layout, measure) {
   const lanes = own.map((arc) => {
     const text = rounded(arc.share) >= WRITTEN ? percent(arc.share) : "";
     const width = text ? measure.label(text, LABEL.size, LABEL.weight) : 0;
-    const thickness = arc.widths.landing;
+    const isThin = arc.kind === "rest" && layout.shape === "vertical";
+    const thickness = isThin ? null : arc.widths.landing;
     return { curve: arc.curve, thickness, arrowWidth: arc.arrow.width, text, width };
   });
   const spots = placeLabels(lanes, layout.width);
