@@ -8,7 +8,7 @@
 
 import * as api from "./api.js";
 import { AXES, isAxis, PlanChart } from "./plan/plan_chart.js";
-import { headline, kicker, REMARKS, SHARED, summary } from "./plan/plan_sentences.js";
+import { headline, kicker, NO_BIASES, REMARKS, SHARED, summary } from "./plan/plan_sentences.js";
 import * as sizes from "./plan/plan_sizes.js";
 import { choiceTable, costTable } from "./plan/plan_tables.js";
 import { make } from "./stage/dom.js";
@@ -74,11 +74,7 @@ export class PlanPanel {
           {},
           make("h3", { class: "pl-title" }, "Sizes"),
           make("label", { class: "pl-from" }, "Start from ", this.from),
-          make(
-            "div",
-            { class: "pl-sliders" },
-            ...sizes.SLIDERS.flatMap((each) => this.slider(each)),
-          ),
+          make("div", { class: "pl-sliders" }, ...sizes.SLIDERS.map((each) => this.slider(each))),
           this.direction(),
         ),
         make("div", {}, make("div", { class: "pl-axes" }, across, up), plot),
@@ -129,7 +125,7 @@ export class PlanPanel {
     });
     input.addEventListener("change", () => this.put(this.sizes, "push"));
     this.sliders.set(name, { input, output, values });
-    return [make("label", { for: id }, words), input, output];
+    return make("div", { class: "pl-slider" }, make("label", { for: id }, words), input, output);
   }
 
   /** KV heads to keep when the heads change. @param {Name} name */
@@ -258,7 +254,8 @@ export class PlanPanel {
       if (select instanceof HTMLSelectElement) select.value = axis;
     }
     this.chart?.show(plan, other, this.known, across, up);
-    this.costs?.replaceChildren(costTable(plan, other));
+    const note = other ? [make("p", { class: "pl-note" }, NO_BIASES)] : [];
+    this.costs?.replaceChildren(costTable(plan, other), ...note);
     this.choices?.replaceChildren(choiceTable(this.drawn.choices, this.sizes.heads));
     if (this.from) {
       const same = this.known.find((each) => sizes.isSame(sizes.sizesOf(each), this.sizes));

@@ -16,6 +16,8 @@ export const REMARKS =
   "to 128. \u201crank 64 of 8,192\u201d: a head of 64 numbers cannot form every pattern of " +
   "weights over 8,192 tokens.";
 
+export const NO_BIASES = "Sizes of your own are counted without biases and norms.";
+
 /**
  * @param {string} title the loaded model's name @param {PlanAnswer | null} loaded
  * @param {string} why the reason why the loaded model's costs are unknown
@@ -40,9 +42,9 @@ export function summary(plan, loaded, { heads, d_model: width, d_key: size, batc
     ? `The KV cache takes ${inBytes(plan.cache_bytes)} for ` +
       `${plan.length.toLocaleString("en")} tokens${often}.`
     : "It reads both ways and has no KV cache.";
-  const ratio = loaded
-    ? `, ${timesAs(plan.parameters_attention / loaded.parameters_attention)} the loaded model\u2019s`
-    : "";
+  const times = loaded && timesAs(plan.parameters_attention / loaded.parameters_attention);
+  const same = ", as many as the loaded model\u2019s";
+  const ratio = !times ? "" : times === "1 times" ? same : `, ${times} the loaded model\u2019s`;
   const uneven =
     width % heads && !size
       ? ` ${heads} heads do not share a width of ${width.toLocaleString("en")} evenly: each has ` +

@@ -5,7 +5,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { cosine, sentencePairs } from "./whatif_sentences.js";
+import { cosine, readable, sentencePairs } from "./whatif_sentences.js";
 
 /** Most rows of bars. */
 const ROWS = 6;
@@ -20,7 +20,7 @@ const ROWS = 6;
 export function predictionRows({ names, before, after }) {
   /** @type {Row[]} */
   const rows = names.map((label, at) => ({
-    label,
+    label: readable(label),
     isWord: true,
     before: before[at],
     after: after[at],

@@ -12,7 +12,7 @@ import * as gates from "./gates.js";
 import { firstGenerated } from "./generated.js";
 import { describeCut } from "./keeping.js";
 import { chosenWord, stagePicture } from "./whatif_picture.js";
-import { predictionHead, similarityHead } from "./whatif_sentences.js";
+import { predictionHead, readable, similarityHead } from "./whatif_sentences.js";
 
 const TITLES = {
   next: "Next word",
@@ -54,6 +54,8 @@ function drawHead(panel, factors) {
   const how = panel.host.get("found") ? "found by a search on this sentence" : "chosen by hand";
   parts.names.textContent = factors.size ? `${gates.nameChanged(factors)} \u00b7 ${how}` : "";
   parts.reset.disabled = !factors.size;
+  parts.example.hidden =
+    answer?.prediction?.what !== "next" || panel.page.text !== panel.page.sample;
   parts.search.textContent =
     work === "search" ? `Stop \u00b7 ${stage || "Searching"}` : "Find heads";
   parts.generate.textContent = work === "generate" ? "Stop" : "Generate";
@@ -178,7 +180,8 @@ function changedName(factors) {
  * @param {{names: string[], before: number[], after: number[]}} prediction
  */
 function nextWord({ names, before, after }) {
-  const likeliest = (/** @type {number[]} */ shares) => names[shares.indexOf(Math.max(...shares))];
+  const likeliest = (/** @type {number[]} */ shares) =>
+    readable(names[shares.indexOf(Math.max(...shares))]);
   const [old, text] = [likeliest(before), likeliest(after)];
   return { text, before: old === text ? null : old };
 }

@@ -22,6 +22,9 @@ import { build } from "./whatif_dom.js";
 import { draw, drawStage } from "./whatif_draw.js";
 import { switches } from "./whatif_picture.js";
 
+/** A sentence whose next word a causal model knows (https://arxiv.org/abs/2211.00593). */
+const EXAMPLE = "When Mary and John went to the store, John gave a drink to";
+
 export class WhatIfPanel {
   /** @param {ModelAnswer} about @param {Page} page */
   constructor(about, page) {
@@ -92,6 +95,8 @@ export class WhatIfPanel {
     parts.sentences.hidden = about.kind !== "similarity";
     parts.change.hidden = about.kind === "similarity"; // the list of sentences changes it
     parts.search.hidden = about.kind === "similarity";
+    parts.example.hidden = true;
+    parts.example.addEventListener("click", () => this.readText(EXAMPLE));
     parts.change.addEventListener("click", () => this.edit(true));
     parts.cancel.addEventListener("click", () => this.edit(false));
     parts.editor.addEventListener("submit", (event) => this.readField(event));

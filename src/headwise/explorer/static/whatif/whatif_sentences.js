@@ -17,8 +17,11 @@ export const SUBJECTS = {
 /** Change of a cosine that is worth a headline. */
 const MOVED = 0.005;
 
-/** @param {string} word @returns {Part} */
-const word = (word) => ({ word, colour: "" });
+/** A predicted token as readers know it. @param {string} name */
+export const readable = (name) => (/^(\\n)+$/.test(name) ? "new line" : name);
+
+/** @param {string} name @returns {Part} */
+const word = (name) => ({ word: readable(name), colour: "" });
 
 /** @param {number} count */
 const counted = (count) => (count === 10 ? "ten" : inWords(count));
