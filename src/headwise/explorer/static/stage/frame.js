@@ -149,6 +149,7 @@ export function topLinks(data, head, role, at, { isLookedAt, hidesSpecial, colou
   return {
     source: { word: own[at].text, colour },
     target: isNone ? null : word(best),
+    at: isNone ? null : best,
     share: isNone ? 0 : shares[best],
     isSelf,
     isResting: !isNone && !isLookedAt && resting[best] && !isSelf,

@@ -82,8 +82,9 @@ export class GridBar {
     this.title.replaceChildren(heading, " ", tail);
     this.maps.setAttribute("aria-pressed", String(mode === "maps"));
     this.word.setAttribute("aria-pressed", String(mode === "word"));
-    this.word.disabled = word === null;
-    /** @type {HTMLElement} */ (this.word.firstChild).textContent = name || "word";
+    const locked = frame.locked === null ? "" : (own[frame.locked]?.text ?? "");
+    this.word.disabled = frame.locked === null;
+    /** @type {HTMLElement} */ (this.word.firstChild).textContent = locked || "word";
     this.select.value = mode in words ? mode : "";
     this.showScale(frame, mode, measures, words);
   }

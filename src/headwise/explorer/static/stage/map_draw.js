@@ -19,6 +19,9 @@ const FONT = 'Inter, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", 
 /** Longest label in px, and the angle of column labels. */
 const LONGEST = 84,
   ANGLE = -0.87;
+/** Columns from which on cells are too small for all labels, and the room of a row's label then. */
+const DENSE = 22,
+  FEW = 40;
 /** Smallest share, in whole percents, of a target whose column is labelled on a small map. */
 const TARGET = 5;
 
@@ -84,12 +87,14 @@ export function layOut(picture, room, zoom) {
   const widest = (/** @type {StageWord[]} */ list, /** @type {number[]} */ at) =>
     Math.min(LONGEST * unit, Math.max(0, ...at.map((index) => measure(list[index].text, style))));
   const few = (/** @type {number[]} */ list) => (list.length > 80 ? list.slice(0, 80) : list);
-  const rowLabel = widest(picture.rows, few(rows));
+  const isDense = columns.length > DENSE;
+  const most = (/** @type {number} */ label) => (isDense ? Math.min(label, FEW * unit) : label);
+  const rowLabel = most(widest(picture.rows, few(rows)));
   const columnLabel = widest(picture.columns, few(columns));
   const left = Math.ceil(rowLabel + 8 * unit);
   const top = Math.ceil(columnLabel * Math.sin(-ANGLE) + 14 * unit);
   const lean = columnLabel * Math.cos(ANGLE) - MOST * 0.4 * unit;
-  const right = Math.max(2, isLong ? 4 : Math.min(lean, 40 * unit));
+  const right = isLong ? 4 : Math.max(2, Math.min(lean, (isDense ? 20 : 40) * unit));
   const space = room - left - right - offset;
   const fitted = space / Math.max(1, columns.length);
   const whole = isLong ? fitted : Math.max(LEAST * unit, Math.min(MOST * unit, fitted));
@@ -167,7 +172,7 @@ const yOf = (layout, at) => layout.top + (at - layout.zoom.y) * layout.cell;
  */
 function drawShares(context, picture, layout) {
   const { cell, rows, columns, unit } = layout;
-  const gap = cell >= 5 ? unit : 0.5;
+  const gap = cell >= 9 * unit ? unit : unit / 2;
   const radius = cell >= 8 ? 2 * unit : 0;
   const size = cell - gap;
   columns.forEach((column, across) => {
@@ -236,7 +241,7 @@ function drawLabels(context, picture, layout) {
     context.font = font(unit, isChosen);
     context.fillStyle = isChosen ? picture.own : soft;
     context.fillText(
-      shorten(picture.rows[at].text, context.font, LONGEST * unit),
+      shorten(picture.rows[at].text, context.font, left - 8 * unit),
       left - 7 * unit,
       y,
     );

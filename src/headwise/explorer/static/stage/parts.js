@@ -76,6 +76,7 @@ export class Parts {
       hover: (word) => view.point({ word }),
       lock: (word) => (view.editing.isSwapping ? view.editing.open(word) : view.lock(word)),
       go: (word) => view.go(word),
+      scroll: (words) => view.scroll(words),
     });
   }
 

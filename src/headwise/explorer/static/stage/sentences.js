@@ -21,6 +21,7 @@ import { percent, percentInWords } from "./numbers.js";
  * @typedef {object} Top
  * @property {Word} source
  * @property {Word | null} target  where the row's largest share goes
+ * @property {number | null} at  its place
  * @property {number} share
  * @property {boolean} isSelf
  * @property {boolean} isResting  whether the target is a resting place
@@ -83,10 +84,11 @@ export function placeOf(head) {
  * One head and a chosen word.
  * @param {Top} top @param {object} about
  * @param {string} about.head @param {string} about.meaning  "Coreference: looks back to ..." or ""
+ * @param {number} about.away  distance of the target in a text of several lines, or 0
  * @param {boolean} about.isHovered @param {boolean} about.isLookedAt
  * @returns {Head}
  */
-export function wordHead(top, { head, meaning, isHovered, isLookedAt }) {
+export function wordHead(top, { head, meaning, away, isHovered, isLookedAt }) {
   const { source, target, share } = top;
   if (!target)
     return { headline: [source, " has no link in this head"], sub: [`In ${placeOf(head)}.`] };
@@ -114,11 +116,13 @@ export function wordHead(top, { head, meaning, isHovered, isLookedAt }) {
     top.isResting && top.next
       ? [" Next comes ", top.next.word, ` with ${percent(top.next.share)}.`]
       : [];
-  return {
-    headline,
-    sub: [`${gist}, in ${placeOf(head)}.`, ...then, meaning ? ` ${meaning}` : ""],
-  };
+  const far = away ? `, ${positions(away)}` : "";
+  const last = meaning ? ` ${meaning}` : "";
+  return { headline, sub: [`${gist}, in ${placeOf(head)}${far}.`, ...then, last] };
 }
+
+/** "18 positions back". @param {number} away */
+const positions = (away) => `${many(Math.abs(away), "position")} ${away < 0 ? "back" : "ahead"}`;
 
 /** A hovered cell of the map. @param {Word} source @param {Word} target @param {number} share */
 export const cellHead = (source, target, share) => [
@@ -173,7 +177,7 @@ export const overlayNoWord = (count) => ({
  * @typedef {object} Moves
  * @property {Word} source @property {Word | null} swapped  the new word
  * @property {{word: Word, before: number, after: number} | null} most
- * @property {{word: Word, points: number}[]} others  in the other direction, largest first
+ * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction, largest first
  */
 
 /** @param {Moves} moves @returns {Head} */
@@ -191,11 +195,12 @@ export function pairHead({ source, swapped, most, others }) {
   const isLess = after < before;
   const verb = isLess ? "falls" : "rises";
   const turn = isLess ? "gains" : "loses";
-  const rest = others.slice(0, 3).flatMap(({ word, points }, at) => {
+  const rest = others.slice(0, 3).flatMap(({ word, points, isSpecial }, at) => {
     const size = String(Math.abs(points));
+    const name = isSpecial ? word.word : word;
     return at
-      ? [", ", word, ` ${size}`]
-      : [" ", word, ` ${turn} ${size} ${size === "1" ? "point" : "points"}`];
+      ? [", ", name, ` ${size}`]
+      : [" ", name, ` ${turn} ${size} ${size === "1" ? "point" : "points"}`];
   });
   return {
     headline: [...start, source, ` looks ${isLess ? "less" : "more"} at `, word],

@@ -13,7 +13,6 @@ import * as pictures from "./view_pictures.js";
 
 /** @param {Parts} parts @param {Frame} frame */
 export function showParts(parts, frame) {
-  if (!parts.isAttached) parts.attach();
   const { view } = parts;
   const { host } = view;
   const reading = host.reading();
@@ -23,11 +22,17 @@ export function showParts(parts, frame) {
   parts.root.classList.toggle("hv-paired", isPair);
   const picture = pictures.stagePicture(frame);
   const error = view.error || reading.error;
-  parts.headline.show(pictures.headlinePicture(frame, error, remark(parts, frame)));
-  parts.tools.show(toolsPicture(parts, frame));
   if (!view.editing.isOn) parts.stage.show(picture);
   const shape = parts.stage.layout?.shape ?? "line";
-  fill(parts.noteLeft, frame.isNarrow ? [] : leftNote(picture, shape));
+  parts.headline.show(
+    pictures.headlinePicture(
+      { ...frame, isWrapped: shape === "wrapped" },
+      error,
+      remark(parts, frame),
+    ),
+  );
+  parts.tools.show(toolsPicture(parts, frame));
+  fill(parts.noteLeft, leftNote(picture, shape));
   parts.noteRight.textContent = rightNote(picture, shape);
   parts.mapBar.show(frame);
   parts.map.show(pictures.mapPicture(frame));

@@ -21,6 +21,7 @@ import { Parts } from "./parts.js";
 import { saves } from "./saves.js";
 import { showParts } from "./show_parts.js";
 import { viewKey } from "./view_keys.js";
+import { mapPicture } from "./view_pictures.js";
 
 /** Nothing under the pointer. */
 const NO_HOVER = /** @type {Hover} */ ({ word: null, target: null, head: null });
@@ -41,6 +42,8 @@ export class View {
     this.only = null;
     /** The head of an overlay whose map is shown. */
     this.tab = "";
+    /** Words of a long text that the stage shows. @type {[number, number] | null} */
+    this.window = null;
     this.error = "";
     this.remark = "";
     this.jobs = new Jobs(
@@ -144,6 +147,7 @@ export class View {
   show() {
     this.settle();
     if (!this.data) return;
+    if (!this.parts.isAttached) this.parts.attach();
     const frame = this.frame();
     this.loadLines(frame);
     showParts(this.parts, frame);
@@ -194,6 +198,8 @@ export class View {
       pair: pair && { ...pair, side: host.get("side") },
       tab: this.tab,
       isNarrow: this.parts.size === "narrow",
+      isWrapped: false,
+      window: this.window,
     };
   }
 
@@ -226,6 +232,13 @@ export class View {
     const word = pair?.side === "second" ? pair.origin(at) : at;
     this.hover = NO_HOVER;
     this.host.set({ word: word === null ? "-" : String(word) }, "replace");
+  }
+
+  /** The stage shows other words of a long text. @param {[number, number] | null} words */
+  scroll(words) {
+    if (JSON.stringify(words) === JSON.stringify(this.window)) return;
+    this.window = words;
+    if (this.data) this.parts.map.show(mapPicture(this.frame()));
   }
 
   /** Choose a head, or with `isAdded` add or remove it. @param {string} name @param {boolean} [isAdded] */

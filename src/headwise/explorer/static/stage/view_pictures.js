@@ -41,7 +41,8 @@ import { shades } from "./shades.js";
  * @property {{data: TextData, aligned: Match[], partner: (at: number | null) => number | null,
  *   side: string} | null} pair
  * @property {string} tab  the head whose map is shown
- * @property {boolean} isNarrow
+ * @property {[number, number] | null} window  words of a long text that the stage shows
+ * @property {boolean} isNarrow @property {boolean} isWrapped  whether the stage has several lines
  */
 
 /** Subscript of the second head of one role. @param {(string | null)[]} roles @param {number} at */
@@ -119,7 +120,7 @@ export function mapPicture(frame) {
     isLookedAt: frame.isLookedAt,
     overview: cells,
     tile: data.tile?.head === tab ? data.tile.cells : null,
-    window: null,
+    window: frame.window,
     isTable: host.get("table") === "1",
   };
 }
@@ -243,8 +244,9 @@ function sentencesOf(frame) {
     rest: GROUNDS[host.theme()].soft,
   });
   if (!top) return { headline: [wordAt(frame, word, colour)], sub: [] };
-  const meaning = frame.isNarrow ? "" : meaningOf(about(host, role), role);
-  return say.wordHead(top, { head, meaning, isHovered: frame.isHovered, isLookedAt });
+  const meaning = frame.isNarrow || frame.isWrapped ? "" : meaningOf(about(host, role), role);
+  const away = frame.isWrapped && !top.isResting && top.at !== null ? top.at - word : 0;
+  return say.wordHead(top, { head, meaning, away, isHovered: frame.isHovered, isLookedAt });
 }
 
 /** @param {Host} host @param {string | null} role */
