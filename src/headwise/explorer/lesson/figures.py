@@ -281,6 +281,8 @@ class TogetherFigure:
     likeliest: NextFigure | None
     random: list[float]
     """The value for each draw of as many random heads."""
+    random_next: list[float]
+    """For each draw, the probability of the token that is likeliest with all heads."""
     random_kept: int
     """In how many of the draws the likeliest token stays; 0 if there are no tokens."""
 
@@ -301,6 +303,8 @@ class SpareFigure:
     """Indices of the heads, least missed first."""
     next: list[NextFigure]
     """A causal model's next tokens, likeliest first."""
+    last: int
+    """Index of the last word that the model reads."""
     together: list[TogetherFigure]
     draws: int
     weights: Matrix

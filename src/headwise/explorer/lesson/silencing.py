@@ -75,7 +75,8 @@ class Silencer:
 
     def __init__(self, facts: Facts, progress: Progress, total: int) -> None:
         self.facts, self.scored = facts, facts.scored
-        self.inputs = {name: value for name, value in facts.text.inputs.items()}
+        end = prompt_end(facts)
+        self.inputs = {name: value[:, :end] for name, value in facts.text.inputs.items()}
         self.progress, self.done, self.total = progress, 0, total
         self.before = self._outputs([[]])
         self.tokens: list[int] = []
@@ -123,6 +124,19 @@ class Silencer:
             self.done += len(part)
             self.progress(STAGE, min(self.done, self.total), self.total)
         return torch.cat(outputs)
+
+
+def prompt_end(facts: Facts) -> int:
+    """Number of tokens that the model reads.
+
+    A model that predicts the next token reads up to the last word, if marks follow that word.
+    """
+    pieces = facts.text.stage.pieces
+    if not isinstance(facts.scored.objective, NextToken) or pieces[-1].kind == "word":
+        return len(pieces)
+    words = [at for at, word in enumerate(facts.words) if word.kind == "word"]
+    start = facts.text.groups[words[-1]][0] if words else 0
+    return start if start > 1 else len(pieces)
 
 
 def _output_to_compare(scored: ScoredModel, inputs: Inputs) -> Tensor:

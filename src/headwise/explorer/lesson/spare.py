@@ -10,7 +10,7 @@ from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.prose import Prose, Run, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
-from headwise.explorer.lesson.silencing import DRAWS, Effects, Measured
+from headwise.explorer.lesson.silencing import DRAWS, Effects, Measured, prompt_end
 from headwise.explorer.lesson.token_text import number, percent, shown
 from headwise.formats import format_count, join_words
 
@@ -60,6 +60,7 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
         ],
         order=order,
         next=measured.next,
+        last=facts.word_of[prompt_end(facts) - 1],
         together=[_together(facts, measured, step) for step in range(len(measured.counts))],
         draws=DRAWS,
         weights=facts.every_row.tolist(),
@@ -90,6 +91,7 @@ def _together(facts: Facts, measured: Measured, step: int) -> figures.TogetherFi
         next=_next(effects, step),
         likeliest=_likeliest(facts, effects, step),
         random=[float(random.values[draw]) for draw in draws],
+        random_next=[_next(random, draw)[0] for draw in draws] if measured.next else [],
         random_kept=kept,
     )
 
@@ -118,7 +120,8 @@ def _answer_paragraph(facts: Facts, figure: figures.SpareFigure) -> Prose:
                   "and we compare its answer. ")  # fmt: skip
     if figure.next:
         top = figure.next[0]
-        return prose(start, "Here the answer is the next word: ", _token(top.token),
+        return prose(start, "Here the model reads up to ", facts.word(figure.last), " and predicts "
+                     "the next word: ", _token(top.token),
                      f", {percent(top.probability)}.")  # fmt: skip
     if figure.unit == "cosine":
         return prose(start, "Here the answer is one long list of numbers for the whole sentence. "
