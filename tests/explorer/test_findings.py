@@ -52,6 +52,18 @@ def test_the_pair_moves_the_attention_that_it_is_about() -> None:
     assert [round(100 * float(row[2])) for row in rows] == [68, 28]
 
 
+def test_the_lessons_pair_moves_the_link_from_one_candidate_to_the_other() -> None:
+    pair = minilm().about().lesson_pair
+    head, options = HeadId.parse(pair.head), MapOptions(is_by_word=True)
+    readings = [minilm().read(text) for text in (pair.text, pair.other)]
+    words = [word.text for word in readings[0].stage.words]
+    assert [words[place] for place in (pair.source, *pair.candidates)] == ["he", "Simon", "girl"]
+    maps = [map_weights(each, head.layer_name, options, EVERY, EVERY) for each in readings]
+    shares = [each[head.head, pair.source, pair.candidates].tolist() for each in maps]
+    assert [[round(100 * share) for share in row] for row in shares] == [[54, 4], [11, 45]]
+    assert smollm2().about().lesson_pair is None
+
+
 @pytest.mark.slow
 def test_smollm2_opens_on_a_head_that_links_it_to_animal() -> None:
     session = smollm2()

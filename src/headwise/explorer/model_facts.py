@@ -20,8 +20,15 @@ OTHER_BUILTIN_TEXT = BUILTIN_TEXT.replace(SWAPPED, SWAPPED_FOR)
 PAIR_HEADS = {"minilm": "L3H1", "smollm2": "L4H2"}
 """The head of each embedded model whose links the built-in pair moves most tellingly."""
 BUILTIN_SWAP = api.Finding("swap", word=SWAPPED_FOR, text=OTHER_BUILTIN_TEXT)
-LESSON_PAIR = api.LessonPair(BUILTIN_TEXT, OTHER_BUILTIN_TEXT, PAIR_HEADS["minilm"], 8, [2, 6])
-"""The pair of the lesson, found in minilm by benchmarks/lesson_pair.py."""
+LESSON_PAIR = api.LessonPair(
+    text="Simon questioned the girl because he was worried.",
+    other="Simon questioned the girl because she was worried.",
+    head="L1H3",
+    source=6,
+    candidates=[1, 4],
+)
+"""The pair of short sentences in which a head of minilm moves its link most cleanly; found by
+benchmarks/lesson_pair.py."""
 OTHER_TEXTS = (
     "A kitten rested on the rug since it felt cosy.",
     "The stock market fell sharply after the announcement.",
