@@ -91,7 +91,7 @@ export function openPage() {
     light();
     state.emit(new Set(["theme"]));
   });
-  const title = make("p", {}, make("b", {}, "headwise"), " ", make("span", {}, saved.about.title));
+  const title = make("h1", {}, make("b", {}, "headwise"), " ", make("span", {}, saved.about.title));
   const main = make("main", {});
   document.body.append(make("header", {}, title, button), main);
   light();
