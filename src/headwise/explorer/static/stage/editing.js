@@ -88,7 +88,8 @@ export function editText(el, text, on) {
  * @param {{swap: (word: string) => void, cancel: () => void}} on
  */
 export function editWord(el, button, word, on) {
-  const box = button.getBoundingClientRect(),
+  const pill = button.querySelector(".hw-pill") ?? button;
+  const box = pill.getBoundingClientRect(),
     ground = el.getBoundingClientRect();
   const field = make("input", {
     class: "hv-field",
@@ -98,8 +99,7 @@ export function editWord(el, button, word, on) {
     maxlength: 80,
   });
   field.value = word;
-  const style = getComputedStyle(button);
-  field.style.fontSize = style.fontSize;
+  field.style.fontSize = getComputedStyle(pill).fontSize;
   const room = Math.max(box.width + 24, 96);
   field.style.left = `${Math.max(0, box.left - ground.left + (box.width - room) / 2)}px`;
   field.style.top = `${box.top - ground.top - 2}px`;

@@ -201,7 +201,7 @@ export class Grid {
   over(event) {
     if (event.pointerType === "touch" || event.buttons) return;
     const cell = /** @type {HTMLElement | null} */ (
-      /** @type {Element} */ (event.target).closest("[data-head]")
+      /** @type {Element} */ (event.target).closest("button[data-head]")
     );
     clearTimeout(this.timer);
     if (!cell) return;

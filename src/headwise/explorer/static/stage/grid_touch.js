@@ -46,7 +46,7 @@ export class Fingers {
   /** @param {PointerEvent} event */
   headAt(event) {
     const under = document.elementFromPoint(event.clientX, event.clientY);
-    const cell = /** @type {HTMLElement | null} */ (under?.closest("[data-head]"));
+    const cell = /** @type {HTMLElement | null} */ (under?.closest("button[data-head]"));
     return cell && this.grid.box.contains(cell) ? (cell.dataset.head ?? "") : "";
   }
 
