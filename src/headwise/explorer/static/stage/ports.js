@@ -11,6 +11,8 @@
 /** Starts spread at most this far from the middle, and over this part of half the word. */
 const MOST = 22;
 const START_PART = 0.42;
+/** Starts of a short word may spread this far. */
+const START_LEAST = 10;
 const LANDING_PART = 0.8;
 /** Many landings may spread further, by this much each. */
 const EACH = 6;
@@ -43,7 +45,7 @@ function outwards(ports, side) {
 export function starts(ports, half) {
   const offsets = ports.map(() => 0);
   if (ports.length < 2) return offsets;
-  const room = Math.min(MOST, START_PART * half);
+  const room = Math.min(MOST, Math.max(START_PART * half, Math.min(START_LEAST, 0.8 * half)));
   for (const side of [-1, 1]) {
     const order = outwards(ports, side);
     const step = Math.min(STEP, room / order.length);
