@@ -84,7 +84,7 @@ def page_at(
     )
     try:
         page.goto(address)
-        page.wait_for_selector("#status:has-text('tokens read')")
+        page.wait_for_selector("#status:has-text('tokens read')", state="attached")
         yield page
         assert wrong == []
     finally:
