@@ -18,9 +18,6 @@ import { landings, starts } from "./ports.js";
 
 /** Space between a word and the arcs at its side, on a phone. */
 const BESIDE = { start: 13, end: 13 };
-/** Height of the highest arc over the first of several lines, where there is less room. */
-const FIRST_RISE = 44;
-
 /** @param {Rect} box */
 const middle = (box) => ({ x: box.x + box.w / 2, y: box.y + box.h / 2 });
 
@@ -91,8 +88,7 @@ export function curvesOf(ways, deck, layout) {
     const [x0, x1] = [middle(source).x + from[index], middle(target).x + to[index]];
     if (isBetweenLines(way, deck)) return lineCurve(way, x0, x1, deck);
     const edge = deck.isBelow ? source.y + source.h + 2 : source.y - 2;
-    const most = layout.shape === "wrapped" && source.line === 0 ? FIRST_RISE : layout.rise;
-    const height = arcHeight(middle(target).x - middle(source).x, right - left, most);
+    const height = arcHeight(middle(target).x - middle(source).x, right - left, layout.rise);
     return arch(x0, x1, edge, height, arrow, deck.isBelow);
   });
 }

@@ -12,6 +12,7 @@ import { SANS, SERIF } from "./measure.js";
 /** @import {Box, Layout, Rect} from "./layout.js" */
 /** @import {Picture} from "./picture.js" */
 /** @import {Label} from "./scene.js" */
+/** @import {Tab} from "./tabs.js" */
 /** @import {WordState} from "./words.js" */
 
 /** Ribbons narrower than this are a single dashed line when their head is off. */
@@ -157,9 +158,34 @@ export function cellShape(cell) {
   const middle = { x: x + w / 2, y: y + h / 2 + BASELINE.sans * size, "text-anchor": "middle" };
   return shape(
     "g",
-    { class: "hw-cell" },
+    { class: `hw-cell hw-side-${cell.key[0]}` },
     shape("rect", { x, y, width: w, height: h, rx: 3, fill }),
     shape("text", { ...middle, ...font, fill: cell.ink }, text),
+  );
+}
+
+/**
+ * A tab at the edge of the window on a long text, for the saved picture.
+ * @param {Tab} tab
+ * @param {Picture} picture
+ * @returns {Shape}
+ */
+export function tabShape({ word, rest, colour, rect }, picture) {
+  const { ground, text } = GROUNDS[picture.theme];
+  const { x, y, w, h } = rect;
+  const box = { x, y, width: w, height: h, rx: 8, fill: ground, stroke: colour };
+  const name = { "font-family": SERIF, "font-style": "italic", "font-size": 15, fill: colour };
+  const place = { x: x + 10, y: y + h / 2 + BASELINE.sans * 13, fill: text };
+  return shape(
+    "g",
+    { class: "hw-tab" },
+    shape("rect", { ...box, "stroke-width": 1.5 }),
+    shape(
+      "text",
+      { ...place, "font-family": SANS, "font-size": 13, "xml:space": "preserve" },
+      shape("tspan", name, word),
+      rest,
+    ),
   );
 }
 

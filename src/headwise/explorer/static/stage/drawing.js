@@ -101,12 +101,13 @@ export class Drawing {
    * @param {Scene} scene
    * @param {Picture} picture
    * @param {Layout} layout
-   * @param {boolean} moves whether arcs may grow and change
+   * @param {{moves: boolean, isPairNew: boolean}} how whether arcs may grow and change, and whether
+   *   a second sentence has just come
    */
-  show(scene, picture, layout, moves) {
+  show(scene, picture, layout, { moves, isPairNew }) {
     setAttributes(this.element, { viewBox: `0 0 ${layout.width} ${Math.max(1, layout.height)}` });
     this.#showCells(scene.cells);
-    this.#showArcs(scene.arcs, picture, moves && !isStill());
+    this.#showArcs(scene.arcs, picture, moves && !isStill(), isPairNew);
     this.#showWords(scene, layout);
     const next = nextShape(picture, layout);
     this.noteLayer.replaceChildren(
@@ -115,6 +116,13 @@ export class Drawing {
     );
     const labels = scene.labels.map((label) => toNode(labelShape(label, picture)));
     this.labelLayer.replaceChildren(...labels);
+  }
+
+  /** Forget the arcs of an earlier text: the next ones grow. */
+  forget() {
+    this.clock.finish();
+    this.arcs.clear();
+    this.arcLayer.replaceChildren();
   }
 
   /** @param {Cell[]} cells */
@@ -154,8 +162,9 @@ export class Drawing {
    * @param {Arc[]} arcs
    * @param {Picture} picture
    * @param {boolean} moves
+   * @param {boolean} isPairNew
    */
-  #showArcs(arcs, picture, moves) {
+  #showArcs(arcs, picture, moves, isPairNew) {
     this.clock.finish();
     const before = this.arcs;
     this.arcs = new Map();
@@ -175,7 +184,8 @@ export class Drawing {
         if (isSame && old.arc.share === arc.share) return;
         this.clock.add(0, TIMES.morph, (part) => setArc(group, arcBetween(old.arc, arc, part), 1));
       } else {
-        const delay = TIMES.apart * (places.get(arc.key) ?? 0);
+        const wait = isPairNew && arc.deck === 1 ? TIMES.slide : 0;
+        const delay = wait + TIMES.apart * (places.get(arc.key) ?? 0);
         this.clock.add(delay, TIMES.grow, (part) => setArc(group, arc, part));
       }
     });

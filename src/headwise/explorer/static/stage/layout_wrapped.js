@@ -7,6 +7,7 @@ import {
   TALL,
   cellsBelow,
   gapBefore,
+  nextWidth,
   shown,
   spread,
   wordWidth,
@@ -46,6 +47,8 @@ function broken(words, places, measure, width, size, gapSize) {
   });
 }
 
+/** Height of the highest arc on a line, which stays clear of the row above. */
+const RISE = 46;
 /** Gaps to choose from: a narrower one is taken if it saves a line. */
 const TRIED = [GAPS.least, 0.46, 0.42];
 
@@ -137,15 +140,33 @@ export function wrapped(request, measure, width) {
       [lines, bottom] = [first.lines + second.lines, second.bottom - 20];
     }
   }
+  const box = nextBox(request, decks[0].rows, measure, width);
   return {
     shape: "wrapped",
     width,
-    height: bottom,
+    height: Math.max(bottom, box ? box.y + box.h + 8 : 0),
     size: SIZES.wrapped,
     decks,
-    rise: 64,
+    rise: RISE,
     lines,
-    next: null,
+    next: box,
     isMirrored: false,
   };
+}
+
+/**
+ * The box for the next word, after the last one or on a line of its own.
+ * @param {Request} request
+ * @param {(Box | null)[]} boxes
+ * @param {Measure} measure
+ * @param {number} width
+ * @returns {Rect | null}
+ */
+function nextBox({ next }, boxes, measure, width) {
+  const last = boxes.filter((box) => box !== null).at(-1);
+  if (!next || !last) return null;
+  const w = nextWidth(next, measure, SIZES.wrapped);
+  const x = last.x + last.w + 0.5 * SIZES.wrapped;
+  const fits = x + w <= width;
+  return { x: fits ? x : 3, y: last.y + (fits ? 0 : LINE - 20), w, h: last.h };
 }

@@ -1,8 +1,8 @@
 // @ts-check
 /** Arcs that grow, change and fade, on one clock. Reduced motion shows everything at once. */
 
-/** Milliseconds: growing, pause between two arcs, changing, fading. */
-export const TIMES = { grow: 240, apart: 20, morph: 200, fade: 120 };
+/** Milliseconds: growing, pause between two arcs, changing, fading, a second sentence coming. */
+export const TIMES = { grow: 240, apart: 20, morph: 200, fade: 120, slide: 280 };
 
 /**
  * Ease-out of the specification, the Bezier curve (0.2, 0, 0, 1).

@@ -16,6 +16,7 @@ import { makeScene } from "./scene.js";
 import { TextWindow } from "./window.js";
 import { REST, WordLayer } from "./word_layer.js";
 
+/** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
 /** @import {Picture} from "./picture.js" */
 
@@ -30,6 +31,13 @@ import { REST, WordLayer } from "./word_layer.js";
 
 /** Labels for screen readers name links in texts of at most this many words. */
 const LABELLED = 60;
+/** Milliseconds after the last picture until labels are written. */
+const LABEL_AFTER = 150;
+
+/** @param {StageWord[]} one @param {StageWord[]} other */
+const isSameText = (one, other) =>
+  one === other ||
+  (one.length === other.length && one.every((word, at) => word.text === other[at].text));
 
 export class Stage {
   /**
@@ -72,14 +80,12 @@ export class Stage {
    * @param {Picture} picture
    */
   show(picture) {
-    const isSameText = this.picture?.words === picture.words;
-    const isSameHead = isSameText && this.picture?.heads === picture.heads;
+    const before = this.picture;
+    if (before && !isSameText(before.words, picture.words)) this.drawing.forget();
     this.picture = picture;
-    this.#draw(true);
-    if (!isSameHead || !this.labelTimer) {
-      clearTimeout(this.labelTimer);
-      this.labelTimer = window.setTimeout(() => this.#label(), 0);
-    }
+    this.#draw(true, Boolean(before && !before.pair && picture.pair));
+    clearTimeout(this.labelTimer);
+    this.labelTimer = window.setTimeout(() => this.#label(), LABEL_AFTER);
   }
 
   /** Remove everything. */
@@ -92,8 +98,11 @@ export class Stage {
     this.el.replaceChildren();
   }
 
-  /** @param {boolean} moves */
-  #draw(moves) {
+  /**
+   * @param {boolean} moves
+   * @param {boolean} [isPairNew] the second sentence has just come
+   */
+  #draw(moves, isPairNew = false) {
     const { picture } = this;
     if (!picture || !this.el.clientWidth) return;
     const isNew = this.#layOut(picture);
@@ -103,7 +112,7 @@ export class Stage {
     if (picture.word !== null && (isNew || isLockNew)) {
       this.window.reveal(layout.decks[0].rows[picture.word], layout, this.unit);
     }
-    this.#paint(picture, layout, moves && !isNew);
+    this.#paint(picture, layout, moves, isPairNew);
     if (isNew) this.#label();
     this.layers[0].setStop(picture.locked ?? picture.word ?? this.#shown()[0] ?? 0);
   }
@@ -113,11 +122,12 @@ export class Stage {
    * @param {Picture} picture
    * @param {Layout} whole
    * @param {boolean} moves
+   * @param {boolean} [isPairNew]
    */
-  #paint(picture, whole, moves) {
+  #paint(picture, whole, moves, isPairNew = false) {
     const layout = { ...whole, view: this.window.view(this.unit) };
     const scene = makeScene(picture, layout, browserMeasure());
-    this.drawing.show(scene, picture, layout, moves);
+    this.drawing.show(scene, picture, layout, { moves, isPairNew });
     scene.words.forEach((states, side) => {
       this.layers[side].colour(states, side === 0 ? picture.locked : null);
     });

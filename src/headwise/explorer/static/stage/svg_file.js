@@ -7,22 +7,31 @@
  */
 import { GROUNDS, ROLES } from "./colours.js";
 import { shape, toXml } from "./dom.js";
-import { arcShape, cellShape, labelShape, nextShape, noteShape, ringShape } from "./draw.js";
+import {
+  arcShape,
+  cellShape,
+  labelShape,
+  nextShape,
+  noteShape,
+  ringShape,
+  tabShape,
+} from "./draw.js";
 import { wordShape } from "./draw_word.js";
 import { layOut } from "./layout.js";
 import { SANS, SERIF, browserMeasure } from "./measure.js";
 import { leftNote, rightNote } from "./picture_notes.js";
 import { sidesOf } from "./picture.js";
 import { makeScene } from "./scene.js";
+import { isInSight } from "./tabs.js";
+import { lines, sentence, titles } from "./svg_text.js";
 import { barShape, mapShape } from "./svg_map.js";
+import { windowHeight, windowTop } from "./window.js";
 
 /** @import {Shape} from "./dom.js" */
-/** @import {Layout} from "./layout.js" */
+/** @import {Layout, Request} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 /** @import {Picture, PictureHead} from "./picture.js" */
-
-/** A piece of a sentence; a word of the text may have its own colour. @typedef {string |
- * {word: string, colour?: string}} SavedPart */
+/** @import {SavedPart} from "./svg_text.js" */
 
 /**
  * @typedef {object} Texts
@@ -57,63 +66,17 @@ function lit(picture) {
 }
 
 /**
- * A sentence as SVG text; words of the text are in serif italics.
- * @param {SavedPart[]} parts
- * @param {Record<string, string | number>} attributes
- * @param {boolean} isTinted whether words keep their colours
- * @returns {Shape}
- */
-function sentence(parts, attributes, isTinted) {
-  const spans = parts.map((part) => {
-    if (typeof part === "string") return part;
-    const fill = isTinted && part.colour?.startsWith("#") ? part.colour : null;
-    return shape("tspan", { "font-family": SERIF, "font-style": "italic", fill }, part.word);
-  });
-  return shape("text", { "xml:space": "preserve", ...attributes }, ...spans);
-}
-
-/**
- * Names and roles of the heads.
+ * The layout with the window that the page shows of a long text, around the chosen word.
+ * @param {Layout} layout
  * @param {Picture} picture
- * @param {Measure} measure
- * @returns {Shape}
+ * @returns {Layout}
  */
-function titles(picture, measure) {
-  const { text, ground, soft } = GROUNDS.light;
-  let x = 0;
-  const parts = picture.heads.flatMap(({ name, role, letter, colour }) => {
-    const font = { "font-family": SANS, "font-size": 14 };
-    const own = [shape("text", { x, y: 17, ...font, "font-weight": 600, fill: text }, name)];
-    x += measure.label(name, 14, 600) + 9;
-    if (role) {
-      const width = measure.label(role, 13, 500) + 42;
-      const pill = { x, y: 0.75, width, height: 23.5, rx: 11.75, stroke: colour };
-      own.push(
-        shape("rect", { ...pill, fill: colour, "fill-opacity": 0.1, "stroke-width": 1.5 }),
-        shape("circle", { cx: x + 14, cy: 12.5, r: 8.5, fill: colour }),
-        shape(
-          "text",
-          {
-            ...{ x: x + 14, y: 16.5, "text-anchor": "middle", fill: ground },
-            ...{ "font-family": SANS, "font-size": 11, "font-weight": 700 },
-          },
-          letter,
-        ),
-        shape(
-          "text",
-          { x: x + 29, y: 17, ...font, "font-size": 13, "font-weight": 500, fill: colour },
-          role,
-        ),
-      );
-      x += width + 22;
-    } else {
-      const none = "no clear role";
-      own.push(shape("text", { x, y: 17, ...font, "font-size": 13, fill: soft }, none));
-      x += measure.label(none, 13) + 22;
-    }
-    return own;
-  });
-  return shape("g", {}, ...parts);
+function windowed(layout, { words, word }) {
+  const height = windowHeight(layout, words.length);
+  const box = layout.decks[0].rows[word ?? 0];
+  if (height === null || !box) return layout;
+  const top = windowTop(box, layout);
+  return { ...layout, view: { top, bottom: top + height } };
 }
 
 /**
@@ -130,7 +93,7 @@ function stageShape(picture, layout, measure) {
     const deck = layout.decks[index];
     const own = side.rows.flatMap(({ text }, at) => {
       const box = deck.rows[at];
-      if (!box) return [];
+      if (!box || !isInSight(box, layout.view ?? null)) return [];
       const state = scene.words[index][at];
       const ring = ringShape(box, state);
       return [...(ring ? [ring] : []), wordShape(box, text, state, layout.size, picture)];
@@ -147,33 +110,14 @@ function stageShape(picture, layout, measure) {
   return shape(
     "g",
     { class: "hw-stage-picture" },
-    ...scene.cells.map(cellShape),
+    ...scene.cells.filter((cell) => isInSight(cell, layout.view ?? null)).map(cellShape),
     ...scene.arcs.map((arc, index) => arcShape(arc, picture, `arc${index}`)),
     ...words,
     ...scene.notes.map(noteShape),
     ...(next ? [next] : []),
+    ...scene.tabs.map((tab) => tabShape(tab, picture)),
     ...scene.labels.map((label) => labelShape(label, picture)),
   );
-}
-
-/**
- * Lines of a text that are not wider than `width`.
- * @param {string} text
- * @param {number} size
- * @param {number} width
- * @param {Measure} measure
- * @returns {string[]}
- */
-export function lines(text, size, width, measure) {
-  /** @type {string[]} */
-  const all = [];
-  for (const word of text.split(" ")) {
-    const last = all[all.length - 1];
-    const longer = `${last} ${word}`;
-    if (last !== undefined && measure.label(longer, size) <= width) all[all.length - 1] = longer;
-    else all.push(word);
-  }
-  return all;
 }
 
 /** @param {Shape} what @param {number} x @param {number} y */
@@ -219,11 +163,10 @@ export function stageSvg(asked, texts, measure = browserMeasure()) {
   const picture = lit(asked);
   const { width, margin } = FILE;
   const { heads, words, columns, hidesSpecial, next, pair } = picture;
-  const layout = layOut(
-    { words, columns, heads: Math.max(1, heads.length), hidesSpecial, next, pair, shape: "auto" },
-    measure,
-    width - 2 * margin,
-  );
+  const count = Math.max(1, heads.length);
+  /** @type {Request} */
+  const request = { words, columns, heads: count, hidesSpecial, next, pair, shape: "auto" };
+  const layout = windowed(layOut(request, measure, width - 2 * margin), picture);
   const { text, soft, ground } = GROUNDS.light;
   const tint = heads.length === 1 ? heads[0].colour : text;
   /** @param {SavedPart[]} parts */
@@ -237,8 +180,9 @@ export function stageSvg(asked, texts, measure = browserMeasure()) {
     parts.push(sentence(tinted(texts.sub), place, true));
     y += 22;
   }
-  parts.push(moved(stageShape(picture, layout, measure), 0, y));
-  y += layout.height + 26;
+  const { top, bottom } = layout.view ?? { top: 0, bottom: layout.height };
+  parts.push(moved(stageShape(picture, layout, measure), 0, y - top));
+  y += bottom - top + 26;
   const note =
     texts.note === undefined
       ? { left: leftNote(picture, layout.shape), right: rightNote(picture, layout.shape) }

@@ -11,8 +11,9 @@ import { hiddenOf, restsOf, sidesOf } from "./picture.js";
 /** @import {Measure} from "./measure.js" */
 /** @import {Picture, Side} from "./picture.js" */
 
-/** Size of cells, distance of special tokens, and the fewest units per cell. */
-const CELL = { most: 20, least: 6, gap: 1, apart: 4 };
+/** Size of cells, and the distance of special tokens. A map of more words is left out. */
+const CELL = { most: 20, least: 3, gap: 1, apart: 4 };
+const MOST = 130;
 /** Width and height for the cells of a large map. */
 const ROOM = 520;
 /** Labels from this size of cells on, and their longest. */
@@ -62,7 +63,8 @@ function shortened(text, measure) {
  */
 export function mapShape(picture, measure) {
   const [side] = sidesOf(picture);
-  const shares = sharesOf(picture, side);
+  const isLarge = Math.max(side.rows.length, side.columns.length) > MOST;
+  const shares = isLarge ? null : sharesOf(picture, side);
   if (!shares) return null;
   const [head] = side.heads;
   const hidden = hiddenOf(picture, side.columns);

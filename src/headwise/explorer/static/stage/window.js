@@ -22,6 +22,28 @@ const ROOM = { above: 30, below: 8 };
 /** @param {number} units 1/16 rem */
 const rem = (units) => `${units / 16}rem`;
 
+/**
+ * Height of the window on a text of `count` words; null if the text is shown whole.
+ * @param {Layout} layout
+ * @param {number} count
+ * @returns {number | null}
+ */
+export function windowHeight(layout, count) {
+  const most = layout.shape === "vertical" ? WORDS * STEP : LINES * LINE + ROOM.below;
+  return count > LONG && layout.shape !== "line" && layout.height > most ? most : null;
+}
+
+/**
+ * Top of a window in whose middle a word stands.
+ * @param {Box} box
+ * @param {Layout} layout
+ * @returns {number}
+ */
+export function windowTop(box, layout) {
+  const before = layout.shape === "vertical" ? (WORDS / 2) * STEP : LINE + ROOM.above;
+  return Math.max(0, box.y - before);
+}
+
 export class TextWindow {
   /**
    * @param {HTMLElement} place scrolls
@@ -47,10 +69,9 @@ export class TextWindow {
    * @param {number} count number of words
    */
   fit(layout, count) {
-    const isVertical = layout.shape === "vertical";
-    const most = isVertical ? WORDS * STEP : LINES * LINE + ROOM.below;
-    this.isOpen = count > LONG && layout.shape !== "line" && layout.height > most;
-    this.height = this.isOpen ? most : layout.height;
+    const height = windowHeight(layout, count);
+    this.isOpen = height !== null;
+    this.height = height ?? layout.height;
     this.place.classList.toggle("hw-window", this.isOpen);
     this.place.style.height = rem(this.height);
     this.content.style.height = rem(layout.height);
@@ -78,9 +99,7 @@ export class TextWindow {
   reveal(box, layout, unit) {
     const view = this.view(unit);
     if (!view || !box || isInSight(box, view)) return;
-    const isVertical = layout.shape === "vertical";
-    const before = isVertical ? (WORDS / 2) * STEP : LINE + ROOM.above;
-    this.place.scrollTop = Math.max(0, box.y - before) * unit;
+    this.place.scrollTop = windowTop(box, layout) * unit;
   }
 
   /** @param {Tab[]} tabs */
