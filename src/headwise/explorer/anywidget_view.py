@@ -1,128 +1,246 @@
-"""The head view as an anywidget: its traits, and how a change to one updates the others.
+"""The stage as an anywidget: its traits, and the answers to its requests.
 
-In: a head table and, if maps are shown, a TextAnalysis. Out: a widget that head_view.js draws.
+In: a Session and a text, or only a head table. Out: a widget that stage/widget.js draws, without
+a network. Weights of a short text are traits, so that a saved notebook still shows them; whatever
+else the view needs, it requests from Python by a message.
 """
 
-import math
+import re
 from collections import Counter
-from dataclasses import asdict
-from importlib import resources
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import anywidget
 import traitlets
 
-from headwise.explorer.maps import TILE, MapOptions, map_axes, map_cells, strongest_links
-from headwise.explorer.text_analysis import TextAnalysis
+from headwise.errors import HeadwiseError, OptionError
+from headwise.explorer import api_types as api, maps
+from headwise.explorer.api_requests import BarsQuery
+from headwise.explorer.head_panel import head_answer
+from headwise.explorer.join_modules import module_name
+from headwise.explorer.maps import MapOptions
+from headwise.explorer.model_facts import (
+    MEASURES,
+    describe_scan,
+    make_grid,
+    model_title,
+    role_facts,
+)
+from headwise.explorer.page_files import read_files
+from headwise.explorer.save_page import joined_script, joined_style
+from headwise.explorer.session import Session
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId, check_head
 
-FILES = resources.files("headwise.explorer") / "static"
-SHADED = "normalised_entropy"
-"""Measure that decides how dark a head is: faint heads attend widely or were not measured."""
-FACTS = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
-"""Measures shown for the chosen head."""
+SCRIPT = "stage/widget.js"
+STYLES = ("stage/stage.css", "stage/view.css", "stage/widget.css")
+MOST_HEADS = 4
+SWITCHES = {"words": "is_by_word", "first": "drops_sink", "values": "is_valued"}
+"""The view's switches, by their names in its requests, and the options that they set."""
+
+Answer = tuple[Any, list[bytes]]
+
+
+@cache
+def widget_script() -> str:
+    """The stage's modules as one module, as anywidget needs it."""
+    script = joined_script(read_files(), SCRIPT)
+    return f"{script}export default {{ render: {module_name(SCRIPT)}.render }};\n"
+
+
+@cache
+def widget_style() -> str:
+    """The stage's styles, whose colours stay inside the widget."""
+    style = joined_style(read_files(), STYLES)
+    return re.sub(r"(?::root,\s*)?\[data-theme", ".hv-view[data-theme", style)
 
 
 class HeadView(anywidget.AnyWidget):
-    """A widget with every head, the chosen head's map, and the text with an arc for each link."""
+    """A widget with the stage: a sentence, where the chosen head looks, its map, and all heads."""
 
-    _esm = (FILES / "head_view.js").read_text("utf-8")
-    _css = (FILES / "head_view.css").read_text("utf-8")
+    _esm = widget_script()
+    _css = widget_style()
     head: Any = traitlets.Unicode().tag(sync=True)
-    names: Any = traitlets.List().tag(sync=True)
-    shades: Any = traitlets.List().tag(sync=True)
-    words: Any = traitlets.List().tag(sync=True)
-    facts: Any = traitlets.List().tag(sync=True)
-    row_labels: Any = traitlets.List().tag(sync=True)
-    key_labels: Any = traitlets.List().tag(sync=True)
-    cells: Any = traitlets.Dict().tag(sync=True)
-    links: Any = traitlets.List().tag(sync=True)
-    window: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
-    token: Any = traitlets.Int(-1).tag(sync=True)
+    """The chosen head, or up to four heads such as "L0H2,L3H1"."""
+    about: Any = traitlets.Dict().tag(sync=True)
+    text: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
+    weights: Any = traitlets.Dict().tag(sync=True)
+    table: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
+    state: Any = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self,
-        table: HeadTable,
-        head: str | None,
-        analysis: TextAnalysis | None = None,
+    def __init__(self, parts: Mapping[str, Any], table: HeadTable, head: str | None) -> None:
+        """Show a text or a table of heads: `parts` are the traits."""
+        self._counts = Counter(each.layer_name for each in table.heads)
+        self._session: Session | None = None
+        self._options = MapOptions()
+        super().__init__(head=self._full_names(head or str(table.heads[0])), **parts)
+        self.on_msg(self._receive)
+
+    @classmethod
+    def of_text(
+        cls,
+        session: Session,
+        text: str,
+        *,
+        head: str | None = None,
+        swap: str | None = None,
         options: MapOptions | None = None,
-    ) -> None:
-        """Show `head`, or the table's first head if it is None; without `analysis`, show no map."""
-        self._table, self._analysis, self._options = table, analysis, options or MapOptions()
-        names = [str(each) for each in table.heads]
-        values = list(table.df.get(SHADED, [math.nan] * len(table)))
-        words = [
-            ", ".join([f"entropy {value:.2f}"] * math.isfinite(value) + list(roles)) or "no role"
-            for value, roles in zip(values, table.df["roles"], strict=True)
-        ]
-        chosen = self._full_name(head or names[0])
-        super().__init__(
-            head=chosen,
-            names=names,
-            shades=[1 - value if math.isfinite(value) else 0.0 for value in values],
-            words=words,
-            **self._parts(chosen),
+    ) -> "HeadView":
+        """The stage with a text, and with `swap` as the second text of a pair."""
+        answer = session.text_answer(text)
+        if options is None:
+            options = MapOptions(is_by_word=answer.why_no_words is None)
+        state = dict(zip(SWITCHES, map(_flag, _switches(options)), strict=True))
+        if swap is not None:
+            state["swap"] = swap
+        parts = {"about": asdict(session.about()), "text": asdict(answer), "state": state}
+        start = answer.start.head
+        view = cls(
+            parts | {"weights": stored_weights(session, answer, options)},
+            session.read(text).table,
+            head or start,
         )
+        view._session, view._options = session, options
+        return view
+
+    @classmethod
+    def of_table(cls, table: HeadTable, head: str | None = None) -> "HeadView":
+        """The grid of a table's heads, without a text."""
+        parts = {"about": table_about(table), "table": asdict(make_grid(table, MEASURES))}
+        return cls(parts, table, head)
 
     def __repr__(self) -> str:
-        return f"HeadView({self.head}, {len(self.names)} heads)"
+        return f"HeadView({self.head}, {sum(self._counts.values())} heads)"
 
-    def _full_name(self, head: str) -> str:
-        counts = Counter(each.layer_name for each in self._table.heads)
-        return str(check_head(HeadId.parse(head), counts))
-
-    def _parts(self, name: str) -> dict[str, Any]:
-        """Values of the traits that depend on the chosen head."""
-        self._first_linked = 0
-        row, head = self._table[name], HeadId.parse(name)
-        measures = [
-            f"{column.replace('_', ' ')} {row[column]:.3f}"
-            for column in FACTS
-            if column in row and math.isfinite(row[column])
-        ]
-        parts: dict[str, Any] = {
-            "facts": [", ".join(row["roles"]) or "no role found", "; ".join(measures)]
-        }
-        if self._analysis is not None:
-            rows, keys = map_axes(self._analysis.labels(head.layer_name), self._options)
-            parts |= {"row_labels": list(rows.labels), "key_labels": list(keys.labels)}
-            parts |= {"cells": self._cells(name), "links": self._links(name)}
-        return parts
-
-    def _cells(self, head: str, window: dict[str, Any] | None = None) -> dict[str, Any]:
-        if self._analysis is None:
-            return {}
-        part = (slice(*window["rows"]), slice(*window["keys"])) if window else None
-        return asdict(map_cells(self._analysis, HeadId.parse(head), self._options, part))
-
-    def _links(self, head: str) -> list[list[int | float]]:
-        if self._analysis is None:
-            return []
-        rows = slice(self._first_linked, self._first_linked + TILE)
-        return strongest_links(self._analysis, HeadId.parse(head), self._options, rows)
+    def _full_names(self, heads: str) -> str:
+        names = [each.strip() for each in heads.split(",")]
+        if len(names) > MOST_HEADS:
+            raise OptionError(f"head is {heads!r}: give at most {MOST_HEADS} heads")
+        return ",".join(str(check_head(HeadId.parse(name), self._counts)) for name in names)
 
     @traitlets.validate("head")
     def _check(self, proposal: Any) -> str:
-        return self._full_name(proposal["value"])
+        return self._full_names(proposal["value"])
 
-    @traitlets.observe("head")
-    def _choose(self, change: Any) -> None:
-        if change["old"]:
-            self.set_trait("token", -1)
-            self.set_trait("window", None)
-            for name, value in self._parts(change["new"]).items():
-                self.set_trait(name, value)
+    def _receive(self, _: Any, content: Any, __: Any) -> None:
+        """Answer a request of the view: its values or an error, with the request's number."""
+        if not isinstance(content, dict) or content.get("kind") not in REQUESTS:
+            return
+        number = content.get("number")
+        try:
+            if self._session is None:
+                raise OptionError("this view has no model")
+            value, buffers = REQUESTS[content["kind"]](self._session, content)
+        except HeadwiseError as error:
+            self.send({"number": number, "error": str(error)})
+        else:
+            self.send({"number": number, "value": value}, buffers)
 
-    @traitlets.observe("window")
-    def _move(self, change: Any) -> None:
-        if change["new"]:
-            self.set_trait("cells", self._cells(self.head, change["new"]))
 
-    @traitlets.observe("token")
-    def _link(self, change: Any) -> None:
-        """Send the links of the rows around the chosen token."""
-        start = max(0, change["new"]) // TILE * TILE
-        if change["new"] >= 0 and start != self._first_linked:
-            self._first_linked = start
-            self.set_trait("links", self._links(self.head))
+def _switches(options: MapOptions) -> tuple[bool, bool, bool]:
+    """Whether words are whole, the first token counts, and values count."""
+    return options.is_by_word, not options.drops_sink, options.is_valued
+
+
+def _flag(is_on: bool) -> str:
+    return "1" if is_on else "0"
+
+
+def stored_weights(
+    session: Session, answer: api.TextAnswer, options: MapOptions
+) -> dict[str, dict[str, Any]]:
+    """Weights of all heads by stack, if the text is short; empty if it is long."""
+    if not answer.is_small:
+        return {}
+    analysis = session.read(answer.text)
+    found = {}
+    for stack, axes in answer.stacks.items():
+        by_word = options.is_by_word and axes.words is not None
+        weights = maps.stack_weights(analysis, stack, replace(options, is_by_word=by_word))
+        found[stack] = {"shape": list(weights.shape), "values": maps.as_steps(weights)}
+    return found
+
+
+def table_about(table: HeadTable) -> dict[str, Any]:
+    """Facts about the model of a table, as far as the grid of heads needs them."""
+    name = str(table.about.get("model", ""))
+    counts = Counter(each.layer_name for each in table.heads)
+    scan = describe_scan(table, None)
+    return {
+        "name": name,
+        "title": model_title(name),
+        "layers": [asdict(api.LayerFacts(layer, heads, heads)) for layer, heads in counts.items()],
+        "roles": {role: asdict(facts) for role, facts in role_facts().items()},
+        "scan": asdict(replace(scan, findings=[])),
+    }
+
+
+def _map_options(content: Mapping[str, Any]) -> MapOptions:
+    return MapOptions(
+        is_by_word=bool(content.get("words")),
+        drops_sink=not content.get("first", True),
+        is_valued=bool(content.get("values")),
+    )
+
+
+def _weights(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis = session.read(str(content["text"]))
+    weights = maps.stack_weights(analysis, str(content["stack"]), _map_options(content))
+    return list(weights.shape), [maps.as_steps(weights)]
+
+
+def _pair(session: Session, content: Mapping[str, Any]) -> Answer:
+    return asdict(session.pair_answer(str(content["text"]), str(content["other"]))), []
+
+
+def _facts(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis = session.read(str(content["text"]))
+    head = check_head(HeadId.parse(str(content["head"])), session.num_heads)
+    return asdict(head_answer(analysis, head, session.scan_table)), []
+
+
+def _read(session: Session, content: Mapping[str, Any]) -> Answer:
+    return asdict(session.text_answer(str(content["text"]))), []
+
+
+def _row(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis, head = session.read(str(content["text"])), HeadId.parse(str(content["head"]))
+    options = _map_options(content)
+    row = maps.map_row(analysis, head, options, int(content["at"]), by=bool(content["by"]))
+    return len(row), [maps.as_steps(row)]
+
+
+def _cells(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis, head = session.read(str(content["text"])), HeadId.parse(str(content["head"]))
+    part = content.get("part")
+    window = (slice(*part["rows"]), slice(*part["keys"])) if part else None
+    cells = maps.map_cells(analysis, head, _map_options(content), window)
+    return {"rows": cells.rows, "keys": cells.keys, "shape": cells.shape}, [cells.values]
+
+
+def _thumbs(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis = session.read(str(content["text"]))
+    thumbs = maps.thumbnails(analysis, str(content["layer"]), _map_options(content), 64)
+    return list(thumbs.shape), [thumbs.tobytes()]
+
+
+def _bars(session: Session, content: Mapping[str, Any]) -> Answer:
+    analysis = session.read(str(content["text"]))
+    at, stack, by = int(content["at"]), str(content["stack"]), bool(content["by"])
+    bars = maps.map_bars(analysis, _map_options(content), BarsQuery(at, 64, stack, by))
+    return list(bars.shape), [bars.tobytes()]
+
+
+REQUESTS: dict[str, Callable[[Session, Mapping[str, Any]], Answer]] = {
+    "weights": _weights,
+    "pair": _pair,
+    "facts": _facts,
+    "read": _read,
+    "row": _row,
+    "cells": _cells,
+    "thumbs": _thumbs,
+    "bars": _bars,
+}
+"""Functions that answer the view's requests, by kind."""

@@ -1,10 +1,11 @@
-"""The explorer's head view in a notebook; Python code can read and set the chosen head.
+"""The explorer's stage in a notebook; Python code can read and set the chosen head.
 
 In: a model and a text, or only a head table. Out: an anywidget for Jupyter, VS Code and marimo,
-drawn by the same script as the explorer's page, without a network.
+drawn by the same modules as the explorer's page, without a network.
 """
 
 import importlib.util
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError, warn_user
@@ -21,26 +22,31 @@ def view(
     text: str,
     *,
     head: str | None = None,
+    swap: str | None = None,
     tokenizer: Any = None,
     look: "MapOptions | None" = None,
 ) -> Any:
-    """A notebook widget with every head of a model on a text; `view.head` is the chosen head.
+    """A notebook widget with the stage: a text and every head of a model; `view.head` is chosen.
+
+    With `swap`, the text with a word swapped, it opens on both texts and their differences.
 
     view = headwise.view("minilm", "The cat sat on the mat because it was warm.")
-    view.head  # "L0H0", or the head that was clicked last
+    view.head  # "L3H1", or the head that was clicked last; "L0H2,L3H1" if two are compared
     """
     _check_package()
     from headwise.explorer.anywidget_view import HeadView
-    from headwise.explorer.text_analysis import analyse_text
-    from headwise.models.loaded import open_model
+    from headwise.explorer.api_requests import TextRequest
+    from headwise.explorer.session import Session
+    from headwise.objectives.scored_model import open_scored_model
 
-    loaded = open_model(model, tokenizer)
-    if loaded.tokenizer is None:
-        raise OptionError(f"{loaded.name} has no tokenizer: pass one as the tokenizer argument")
-    analysis = analyse_text(loaded, text)
-    if extra := analysis.left_out:
+    scored = open_scored_model(model, tokenizer)
+    if scored.tokenizer is None:
+        raise OptionError(f"{scored.name} has no tokenizer: pass one as the tokenizer argument")
+    session = Session(scored, is_fresh=isinstance(model, str | PathLike))
+    text = TextRequest(text).text
+    if extra := session.read(text).left_out:
         warn_user(f"the text is {format_count(extra, 'token')} too long: its end was left out")
-    return HeadView(analysis.table, head, analysis, look)
+    return HeadView.of_text(session, text, head=head, swap=swap, options=look)
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
@@ -48,7 +54,7 @@ def view_table(table: HeadTable, *, head: str | None = None) -> Any:
     _check_package()
     from headwise.explorer.anywidget_view import HeadView
 
-    return HeadView(table, head)
+    return HeadView.of_table(table, head)
 
 
 def _check_package() -> None:

@@ -75,6 +75,7 @@
  * @property {(() => Promise<void>) | null} savePage  save the stage as one HTML file
  * @property {Record<string, string>} [cannot]  tools and switches that do not work here, and why
  * @property {string | null} missing  what this host leaves out, as a sentence
+ * @property {number} [narrow]  width in rem below which the stage is vertical
  * @property {boolean} hasKeys  whether E, S, V and the brackets work in the whole document
  * @property {(error: unknown) => string} sentence  an error for the reader; may read a text again
  * @property {((name: string, heads: string[]) => void) | null} drawn  called once everything shows

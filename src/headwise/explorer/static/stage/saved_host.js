@@ -7,6 +7,7 @@
 
 import { make } from "./dom.js";
 import { HashState } from "./hash_state.js";
+import { saveFile } from "./save_file.js";
 import { fromBase64, storedWeights } from "./stored_weights.js";
 import { mount } from "./view.js";
 
@@ -40,7 +41,7 @@ export function savedHost(saved, state, theme) {
     long: null,
     job: null,
     refresh: null,
-    save,
+    save: saveFile,
     savePage: null,
     missing: saved.missing,
     cannot: Object.fromEntries(["edit", "swap", ...FIXED].map((key) => [key, NEEDS])),
@@ -60,13 +61,6 @@ export function savedHost(saved, state, theme) {
 async function findPair({ text, pair }, other) {
   if (pair?.second.text !== other) throw new Error(NO_PAIR);
   return { first: text, ...pair };
-}
-
-/** @param {Blob} blob @param {string} name */
-export function save(blob, name) {
-  const link = make("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
 /** Show the page's own data; called once, at the end of the page. */
