@@ -317,7 +317,11 @@ class Explorer:
         choice = Choice(body.layer, body.head, body.position)
         key = (body.text, body.other, choice, table is not None)
         if key not in self._lessons:
-            made = Lesson(scored, body.text, choice=choice, other=body.other, table=table)
+            about = self.session.about()
+            pair = about.lesson_pair if (body.text, choice) == (about.text, Choice()) else None
+            made = Lesson(
+                scored, body.text, choice=choice, other=body.other, pair=pair, table=table
+            )
             self._lessons[key] = made
             if len(self._lessons) > MAX_LESSONS:
                 del self._lessons[next(iter(self._lessons))]  # the oldest

@@ -159,6 +159,11 @@ class Facts:
         """Weights of the layer's heads by word."""
         return self.text.by_word(self.steps["weights"].double())
 
+    @property
+    def here_row(self) -> Float[Tensor, " column"]:
+        """The followed word's weights by word in the chosen head."""
+        return self.word_rows[self.head, self.here]
+
     @cached_property
     def by_weight(self) -> list[int]:
         """Positions that the token can attend to, largest weight first."""

@@ -57,6 +57,18 @@ class SwapFigure:
 
 
 @dataclass(frozen=True)
+class PairFigure:
+    """Another sentence and its swap, in the head whose link moves clearly."""
+
+    head: LessonHead
+    words: list[StageWord]
+    word: int
+    """Index of the word that looks."""
+    weights: Matrix
+    swap: SwapFigure
+
+
+@dataclass(frozen=True)
 class RowFigure:
     """The followed word's row of weights by word in one head, or an average; entropy in nats."""
 
@@ -75,6 +87,7 @@ class WhyManyFigure:
     place: Place
     weights: Matrix
     swap: SwapFigure | None
+    pair: PairFigure | None
     rows: list[RowFigure]
     """The followed head's, and those of up to two heads that look most at other words."""
     average: RowFigure
@@ -211,6 +224,8 @@ class HeadsFigure:
     d_key: int
     query: list[float]
     heads: list[SliceFigure]
+    shown: list[int]
+    """Heads on the stage once the question is answered."""
     num_kv_heads: int
     shapes: list[ShapeFigure]
 
@@ -306,6 +321,8 @@ class SpareFigure:
     last: int
     """Index of the last word that the model reads."""
     together: list[TogetherFigure]
+    limit: int
+    """The last step at which the answer still counts as the same; -1 for none."""
     draws: int
     weights: Matrix
     """Where the followed word looks in every head, by word."""

@@ -13,6 +13,8 @@ from headwise.formats import format_count
 SHAPES = ("input", "queries", "scores", "mixed", "concat", "output")
 MAX_NAMED = 3
 """Number of other heads that the text mentions."""
+MAX_SHOWN = 2
+"""Number of other heads that the picture shows at first."""
 
 
 def heads(facts: Facts) -> LessonStep:
@@ -42,6 +44,7 @@ def heads(facts: Facts) -> LessonStep:
             d_key=d_key,
             query=query,
             heads=slices,
+            shown=sorted([facts.head, *(head for head, _, _ in _others(facts)[:MAX_SHOWN])]),
             num_kv_heads=facts.num_kv_heads,
             shapes=[
                 figures.ShapeFigure(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from headwise.errors import OptionError
+from headwise.explorer.api_types import BuiltinPair
 from headwise.explorer.lesson.by_hand import by_hand
 from headwise.explorer.lesson.choice import Choice, is_pronoun
 from headwise.explorer.lesson.facts import Facts, lesson_facts
@@ -21,9 +22,10 @@ from headwise.explorer.lesson.quiz import LessonStep, step_answer
 from headwise.explorer.lesson.scores import scores
 from headwise.explorer.lesson.silencing import measure_silencing
 from headwise.explorer.lesson.spare import spare
+from headwise.explorer.lesson.swaps import Swap, read_pair, read_swap
 from headwise.explorer.lesson.token_text import shown
 from headwise.explorer.lesson.vectors import vectors
-from headwise.explorer.lesson.why_many import Swap, read_swap, why_many
+from headwise.explorer.lesson.why_many import why_many
 from headwise.head_table import HeadTable
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
@@ -57,15 +59,18 @@ class Lesson:
         *,
         choice: Choice | None = None,
         other: str | None = None,
+        pair: BuiltinPair | None = None,
         table: HeadTable | None = None,
     ) -> None:
         """Read the text.
 
         By default the lesson follows a pronoun, or the last word, in a head that is easy to read.
-        `other` is the text with one word changed. With a scan's `table`, heads have roles.
+        `other` is the text with one word changed. `pair` is a second pair of sentences, in which a
+        swap moves a head's link clearly. With a scan's `table`, heads have roles.
         """
         self.facts = lesson_facts(scored, text, choice or Choice(), table)
         self.swap: Swap | None = None if other is None else read_swap(self.facts, other)
+        self.pair = None if pair is None else read_pair(scored, pair, table)
         self._steps: dict[str, LessonStep] = {}
 
     def step(self, name: str, progress: Progress = no_progress) -> LessonStep:
@@ -82,7 +87,7 @@ class Lesson:
         if name == "by-hand":
             return by_hand()
         if name == "why-many":
-            return why_many(self.facts, self.swap)
+            return why_many(self.facts, self.swap, self.pair)
         if name == "spare":
             return spare(self.facts, measure_silencing(self.facts, progress))
         return BUILDERS[name](self.facts)

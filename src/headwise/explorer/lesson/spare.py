@@ -4,7 +4,7 @@ In: Facts, and the effects of silencing (silencing.py). Out: a LessonStep.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
@@ -25,6 +25,7 @@ def spare(facts: Facts, measured: Measured) -> LessonStep:
     """The step on the roles of heads and the effect of silencing them."""
     figure = _figure(facts, measured)
     limit = _limit(figure)
+    figure = replace(figure, limit=limit.step)
     return LessonStep(
         name="spare",
         title="What heads learned, and which we can spare",
@@ -62,6 +63,7 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
         next=measured.next,
         last=facts.word_of[prompt_end(facts) - 1],
         together=[_together(facts, measured, step) for step in range(len(measured.counts))],
+        limit=-1,
         draws=DRAWS,
         weights=facts.every_row.tolist(),
     )

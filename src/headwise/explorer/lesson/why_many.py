@@ -1,96 +1,44 @@
 """Step 1: why one head is not enough.
 
-In: Facts, and the same sentence with another word if there is one. Out: a LessonStep, with one
-head's links, how they move when the word is swapped, and the average of all heads' rows.
+In: Facts, and sentences with a word swapped if there are any. Out: a LessonStep, with one head's
+links, how they move with a swap, and the average of several heads' rows.
 """
 
-import difflib
 import math
-from dataclasses import dataclass
-from functools import cached_property
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from headwise.explorer.lesson import figures
-from headwise.explorer.lesson.facts import Facts, ReadText, batch_steps, read_text
-from headwise.explorer.lesson.prose import Prose, Run, join_runs, prose, term
+from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.prose import Prose, join_runs, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
+from headwise.explorer.lesson.swaps import (
+    Pair,
+    Swap,
+    pair_figure,
+    pair_question,
+    swap_figure,
+    swap_paragraphs,
+    swap_question,
+)
 from headwise.explorer.lesson.token_text import percent, shown
 from headwise.formats import format_count, join_words
-from headwise.tracing.trace import trace
 
-APART = 0.1
-"""Shares offered as answers differ by at least this much."""
-MOVED = 0.03
-"""Least change of a share that a sentence mentions."""
 MAX_OPTIONS = 4
 MAX_HEADS = 3
 """Number of heads whose rows are averaged."""
 
 
-@dataclass(frozen=True, eq=False)
-class Swap:
-    """The sentence with another word, read in the same head."""
-
-    text: str
-    read: ReadText
-    weights: Float[Tensor, "row column"]
-    aligned: list[tuple[int | None, int | None]]
-    here: int
-    """Index of the followed word in the other sentence."""
-
-    @cached_property
-    def partner(self) -> dict[int, int]:
-        """Words of the other sentence, by their partners' indices in the first."""
-        return {one: other for one, other in self.aligned if one is not None and other is not None}
-
-    @property
-    def words(self) -> list[str]:
-        """The texts of the other sentence's words."""
-        return [word.text for word in self.read.stage.words or self.read.stage.pieces]
-
-
-def read_swap(facts: Facts, other: str) -> Swap | None:
-    """The other sentence in the lesson's head; None if it lacks the followed word."""
-    read = read_text(facts.scored, other)
-    words = read.stage.words or read.stage.pieces
-    aligned = align(
-        [word.text.lower() for word in facts.words], [word.text.lower() for word in words]
-    )
-    here = dict(aligned).get(facts.here)
-    if here is None:
-        return None
-    scored = facts.scored
-    traced = trace(scored.model, read.inputs, layer=facts.call.layer, tokenizer=scored.tokenizer)
-    weights = read.by_word(batch_steps(traced)["weights"].double())[facts.head]
-    return Swap(other, read, weights, aligned, here)
-
-
-def align(one: list[str], other: list[str]) -> list[tuple[int | None, int | None]]:
-    """Pairs of indices of words that both texts have, or that took each other's place.
-
-    >>> align("it was tired".split(), "it was too wide".split())
-    [(0, 0), (1, 1), (2, 2), (None, 3)]
-    """
-    pairs: list[tuple[int | None, int | None]] = []
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
-    for _, start, stop, other_start, other_stop in matcher.get_opcodes():
-        for step in range(max(stop - start, other_stop - other_start)):
-            at, there = start + step, other_start + step
-            pairs.append((at if at < stop else None, there if there < other_stop else None))
-    return pairs
-
-
-def why_many(facts: Facts, swap: Swap | None = None) -> LessonStep:
+def why_many(facts: Facts, swap: Swap | None = None, pair: Pair | None = None) -> LessonStep:
     """The step on why one row of shares cannot serve every purpose."""
     heads = sharp_heads(facts)
     rows = [_row_figure(facts.named_head(facts.names[at]), facts.every_row[at]) for at in heads]
     figure = figures.WhyManyFigure(
         place=facts.place,
         weights=facts.word_rows[facts.head].tolist(),
-        swap=None if swap is None else _swap_figure(swap),
+        swap=None if swap is None else swap_figure(swap),
+        pair=None if pair is None else pair_figure(pair),
         rows=rows,
         average=_row_figure(None, facts.every_row[heads].mean(0)),
         mean_entropy=math.fsum(row.entropy for row in rows) / len(rows),
@@ -100,11 +48,11 @@ def why_many(facts: Facts, swap: Swap | None = None) -> LessonStep:
         name="why-many",
         title="Why one head is not enough",
         minutes=2.0,
-        paragraphs=_opening(facts, is_swapped=swap is not None),
+        paragraphs=_opening(facts, is_swapped=(swap or pair) is not None),
         exercise=_exercise(figure),
-        question=_look_question(facts) if swap is None else _swap_question(facts, swap),
+        question=_question(facts, swap, pair),
         figures=figure,
-        after=[*_swap_paragraphs(facts, swap), *_blur_paragraphs(facts, figure)],
+        after=[*swap_paragraphs(facts, swap, pair), *_blur_paragraphs(facts, figure)],
     )
 
 
@@ -139,22 +87,14 @@ def _row_figure(head: figures.LessonHead | None, weights: Tensor) -> figures.Row
     )
 
 
-def _swap_figure(swap: Swap) -> figures.SwapFigure:
-    return figures.SwapFigure(
-        text=swap.text,
-        words=list(swap.read.stage.words or swap.read.stage.pieces),
-        word=swap.here,
-        weights=swap.weights.tolist(),
-        aligned=[[one, other] for one, other in swap.aligned],
-    )
-
-
-def _row(facts: Facts) -> Float[Tensor, " column"]:
-    return facts.word_rows[facts.head, facts.here]
+def _question(facts: Facts, swap: Swap | None, pair: Pair | None) -> QuizQuestion:
+    if pair is not None:
+        return pair_question(pair)
+    return _look_question(facts) if swap is None else swap_question(facts, swap)
 
 
 def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
-    here, row = facts.word(facts.here), _row(facts)
+    here, row = facts.word(facts.here), facts.here_row
     total, per_layer = sum(facts.layers.values()), sorted(set(facts.layers.values()))
     heads = f"{per_layer[0]}" if len(per_layer) == 1 else f"{per_layer[0]} to {per_layer[-1]}"
     layer, head = facts.call.layer, facts.head
@@ -182,87 +122,8 @@ def _self_or_word(facts: Facts, at: int) -> Prose:
     return prose("the word itself") if at == facts.here else facts.word(at)
 
 
-def _swapped_words(facts: Facts, swap: Swap) -> tuple[int, Prose, Prose]:
-    """Index of the first changed word, and the words before and after the swap."""
-    words = [word.text.lower() for word in facts.words]
-    others = [word.lower() for word in swap.words]
-    for one, other in swap.aligned:
-        if one is None or other is None or words[one] != others[other]:
-            at = len(words) if one is None else one
-            old = prose("nothing") if one is None else facts.word(one)
-            new = prose("nothing")
-            if other is not None:
-                new = [Run(shown(swap.words[other]), "word", f"other {other}")]
-            return at, old, new
-    return len(words), prose("nothing"), prose("nothing")
-
-
-def _watched(facts: Facts, swap: Swap) -> int:
-    """The word whose share the swap is about: the largest that both sentences have."""
-    row = _row(facts)
-    order: list[int] = [*facts.ordinary_words(row), *row.argsort(descending=True).tolist()]
-    return next(at for at in order if at in swap.partner)
-
-
-def _swap_question(facts: Facts, swap: Swap) -> QuizQuestion:
-    watched = _watched(facts, swap)
-    before, after = (
-        float(_row(facts)[watched]),
-        float(swap.weights[swap.here, swap.partner[watched]]),
-    )
-    options: list[float] = [after]
-    for value in (before, 0.05, before / 2, min(0.95, before + 0.2), 0.9, 0.4):
-        if len(options) < 3 and all(abs(value - other) >= APART for other in options):
-            options.append(value)
-    texts = [_change_text(before, value) for value in options]
-    at, old, new = _swapped_words(facts, swap)
-    is_hidden = facts.is_causal and at > facts.here
-    if is_hidden:
-        hint = prose("This model reads from left to right. From ", facts.word(facts.here),
-                     " it sees only the words before it.")  # fmt: skip
-    else:
-        hint = prose(
-            "Put yourself in the reader's place: with ", new, ", do you still think of ",
-            facts.word(watched), "? The head sees the new word, too."
-        )  # fmt: skip
-    return choice_question(
-        prose("We swap one word: ", new, " instead of ", old, ". What happens to the share that ",
-              facts.word(watched), " gets from ", facts.word(facts.here), "?"),
-        texts[0],
-        texts[1:],
-        hint=hint,
-        why=_moves(facts, swap, watched),
-    )  # fmt: skip
-
-
-def _change_text(before: float, after: float) -> str:
-    if abs(after - before) < 0.02:
-        return f"It stays near {percent(before)}"
-    return f"It {'rises' if after > before else 'falls'} to about {percent(after)}"
-
-
-def _moves(facts: Facts, swap: Swap, watched: int) -> Prose:
-    """What the swap moved, in points, and no more."""
-    row = _row(facts)
-    pairs = [
-        (one, float(swap.weights[swap.here, other] - row[one]))
-        for one, other in swap.partner.items()
-    ]
-    before, after = float(row[watched]), float(swap.weights[swap.here, swap.partner[watched]])
-    sentence = prose(facts.word(watched), f" goes from {percent(before)} to {percent(after)}.")
-    gains = sorted((pair for pair in pairs if pair[0] != watched), key=lambda pair: -abs(pair[1]))
-    told = [
-        prose(
-            facts.word(one), f" {'gains' if change > 0 else 'loses'} {abs(change) * 100:.0f} points"
-        )
-        for one, change in gains[:3]
-        if abs(change) >= MOVED
-    ]
-    return prose(sentence, " ", join_runs(told), ".") if told else sentence
-
-
 def _look_question(facts: Facts) -> QuizQuestion:
-    row, here = _row(facts), facts.here
+    row, here = facts.here_row, facts.here
     ordinary = facts.ordinary_words(row)
     if len(ordinary) < 2:
         return _count_question(facts)
@@ -299,25 +160,15 @@ def _count_question(facts: Facts) -> QuizQuestion:
 
 
 def _exercise(figure: figures.WhyManyFigure) -> Prose:
-    views = ["One head", *(["Swap"] if figure.swap else []), f"{len(figure.rows)} heads"]
+    views = ["One head"]
+    if figure.pair:
+        views.append("He or she")
+    views += [*(["Swap"] if figure.swap else []), f"{len(figure.rows)} heads"]
     if len(figure.rows) == 1:
         views.pop()
     if len(views) == 1:
         return prose("Point at other words to see where they look.")
     return prose(f"Switch between {join_words(views)} above the picture. Point at other words.")
-
-
-def _swap_paragraphs(facts: Facts, swap: Swap | None) -> list[Prose]:
-    special = next((at for at, word in enumerate(facts.words) if word.kind == "special"), None)
-    if swap is None or special is None:
-        return []
-    return [
-        prose(
-            facts.word(special), " is not a word of the sentence. The model adds it to every text, "
-            "and a head that finds little rests there. A link shows where the head looks. It does "
-            "not prove that the model has understood what ", facts.word(facts.here), " means."
-        )
-    ]  # fmt: skip
 
 
 def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]:

@@ -105,6 +105,7 @@ export interface HeadsFigure {
   d_key: number;
   query: number[];
   heads: SliceFigure[];
+  shown: number[];
   num_kv_heads: number;
   shapes: ShapeFigure[];
 }
@@ -229,6 +230,14 @@ export interface PairAnswer {
   first: TextAnswer;
   second: TextAnswer;
   aligned: Aligned;
+}
+
+export interface PairFigure {
+  head: LessonHead;
+  words: StageWord[];
+  word: number;
+  weights: number[][];
+  swap: SwapFigure;
 }
 
 export interface PartFigure {
@@ -436,6 +445,7 @@ export interface SpareFigure {
   next: NextFigure[];
   last: number;
   together: TogetherFigure[];
+  limit: number;
   draws: number;
   weights: number[][];
 }
@@ -540,6 +550,7 @@ export interface WhyManyFigure {
   place: Place;
   weights: number[][];
   swap: SwapFigure | null;
+  pair: PairFigure | null;
   rows: RowFigure[];
   average: RowFigure;
   mean_entropy: number;

@@ -7,12 +7,12 @@
 import { make, svg } from "../stage/dom.js";
 import { Clock, isStill } from "../stage/motion.js";
 import { look, signed, visible } from "./parts.js";
+import { Room } from "./room.js";
 
 /** @typedef {{from: number[], to: number[]}} Arrow */
 
-const WIDTH = 640,
-  HEIGHT = 330,
-  MARGIN = 56;
+const HEIGHT = 250,
+  MARGIN = { x: 70, y: 36 };
 /** Milliseconds of a change from one view to the next. */
 const LASTS = 600;
 /** Arrows at least this part of the longest have a label. */
@@ -28,12 +28,9 @@ export class Arrows {
     /** @type {number | null} */
     this.pointed = null;
     this.said = make("p", { class: "lesson-said" });
-    this.picture = svg("svg", {
-      class: "lesson-arrows",
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-      role: "img",
-      "aria-label": "The values as arrows; the numbers are in the table above",
-    });
+    const label = "The values as arrows; their lengths are printed under the pieces";
+    this.room = new Room("lesson-arrows", label, HEIGHT, () => this.show(this.view, false));
+    this.picture = this.room.el;
     this.el = make("div", {}, this.said, this.picture);
     this.now = this.positions(0);
     this.scale = this.fitted(this.now);
@@ -61,13 +58,14 @@ export class Arrows {
     const [xs, ys] = [0, 1].map((axis) => ends.map((end) => end[axis]));
     const [left, right] = [Math.min(...xs), Math.max(...xs)];
     const [low, high] = [Math.min(...ys), Math.max(...ys)];
+    const width = this.room.width || 640;
     const size = Math.min(
-      (WIDTH - 2 * MARGIN) / (right - left || 1),
-      (HEIGHT - 2 * MARGIN) / (high - low || 1),
+      (width - 2 * MARGIN.x) / (right - left || 1),
+      (HEIGHT - 2 * MARGIN.y) / (high - low || 1),
     );
     return {
       size,
-      x: WIDTH / 2 - (size * (left + right)) / 2,
+      x: width / 2 - (size * (left + right)) / 2,
       y: HEIGHT / 2 + (size * (low + high)) / 2,
     };
   }
@@ -111,13 +109,26 @@ export class Arrows {
       scale.y - scale.size * y,
     ];
     const longest = Math.max(...f.parts.map((part) => this.length(part)), 1e-9);
+    /** Middles of the labels so far, which must not touch. @type {number[][]} */
+    const labels = [];
     const drawn = f.parts.map((part, at) => {
       const { from, to } = this.now[at];
       const isPointed = part.piece === this.pointed;
       const isLong = this.length(part) / longest >= LABELLED;
       const text = visible(f.place.pieces[part.piece].text);
-      const label = isPointed || (isLong && (this.view !== 0 || at < 4)) ? text : "";
-      const group = arrow(place(from), place(to), colour, label, isPointed);
+      const spot = this.labelSpot(place(from), place(to));
+      const isFree = labels.every(
+        ([x, y]) => Math.abs(x - spot[0]) > 60 || Math.abs(y - spot[1]) > 18,
+      );
+      const isNamed = isPointed || (isLong && isFree && this.pointed === null);
+      if (isNamed) labels.push(spot);
+      const group = arrow(
+        place(from),
+        place(to),
+        colour,
+        isNamed ? { text, spot } : null,
+        isPointed,
+      );
       group.dataset.part = `piece ${part.piece}|values`;
       if (this.pointed !== null && !isPointed) group.classList.add("is-faint");
       if (f.place.pieces[part.piece].kind === "special") group.classList.add("is-rest");
@@ -125,7 +136,9 @@ export class Arrows {
     });
     const sum = this.now[this.now.length - 1];
     if (this.view === 2) {
-      const group = arrow(place(sum.from), place(sum.to), "var(--text)", "sum", true);
+      const [from, to] = [place(sum.from), place(sum.to)];
+      const spot = [(from[0] + to[0]) / 2, (from[1] + to[1]) / 2 + 24];
+      const group = arrow(from, to, "var(--text)", { text: "sum", spot }, true);
       group.dataset.part = "sum";
       group.classList.add("is-sum");
       drawn.push(group);
@@ -133,6 +146,18 @@ export class Arrows {
     const [x, y] = place([0, 0]);
     this.picture.replaceChildren(svg("circle", { cx: x, cy: y, r: 4, class: "start" }), ...drawn);
     this.tell();
+  }
+
+  /** Where the label of an arrow stands: beyond its tip, or above its middle if they are in a row. @param {number[]} from @param {number[]} to */
+  labelSpot(from, to) {
+    const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+    const length = Math.hypot(dx, dy) || 1;
+    if (this.view < 2) return [to[0] + (26 * dx) / length, to[1] + (16 * dy) / length + 5];
+    const side = dx >= 0 ? 1 : -1;
+    return [
+      (from[0] + to[0]) / 2 + (side * 18 * dy) / length + (length < 60 ? 30 : 0),
+      (from[1] + to[1]) / 2 - (side * 14 * dx) / length,
+    ];
   }
 
   /** Length of a part in the present view. @param {PartFigure} part */
@@ -160,8 +185,8 @@ export class Arrows {
 }
 
 /**
- * @param {number[]} from @param {number[]} to @param {string} colour @param {string} label
- * @param {boolean} isThick
+ * @param {number[]} from @param {number[]} to @param {string} colour
+ * @param {{text: string, spot: number[]} | null} label @param {boolean} isThick
  */
 function arrow(from, to, colour, label, isThick) {
   const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
@@ -189,18 +214,8 @@ function arrow(from, to, colour, label, isThick) {
     svg("polygon", { points: tips.map((tip) => tip.join(",")).join(" ") }),
   );
   if (label) {
-    const isLeft = ux < -0.3;
-    group.append(
-      svg(
-        "text",
-        {
-          x: to[0] + (isLeft ? -8 : 8) + 4 * ux,
-          y: to[1] + 5 + 10 * uy,
-          "text-anchor": isLeft ? "end" : "start",
-        },
-        label,
-      ),
-    );
+    const [x, y] = label.spot;
+    group.append(svg("text", { x, y, "text-anchor": "middle" }, label.text));
   }
   return group;
 }

@@ -20,7 +20,7 @@ function matrix(title, formula, rows, names, how = {}) {
     "table",
     { class: "lesson-matrix" },
     make("caption", {}, make("strong", {}, title), ` ${formula}`),
-    ...(head ? [make("tr", {}, make("td"), ...head)] : []),
+    ...(head ? [make("tr", {}, make("td", { class: "is-corner" }), ...head)] : []),
     ...rows.map((row, at) =>
       make(
         "tr",

@@ -5,10 +5,10 @@
 
 import { svg } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
+import { Room } from "./room.js";
 
-const WIDTH = 440,
-  HEIGHT = 250;
-const BOX = { left: 52, right: 14, top: 16, bottom: 44 };
+const HEIGHT = 270;
+const BOX = { left: 52, right: 14, top: 40, bottom: 48 };
 
 export class Curve {
   /** @param {SpareFigure} f */
@@ -40,15 +40,16 @@ export class Curve {
     ];
     this.low = Math.min(0, ...values);
     this.high = isWord || f.unit === "cosine" ? 1 : Math.max(...values) || 1;
-    this.el = svg("svg", { class: "lesson-curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-    this.el.setAttribute("aria-label", `${this.title}, by number of silent heads`);
-    this.draw(-1);
+    this.step = -1;
+    const label = `${this.title}, by number of silent heads`;
+    this.room = new Room("lesson-curve", label, HEIGHT, () => this.draw(this.step));
+    this.el = this.room.el;
   }
 
   /** @param {number} count */
   x(count) {
     const most = this.points[this.points.length - 1].count;
-    return BOX.left + ((WIDTH - BOX.left - BOX.right) * count) / most;
+    return BOX.left + ((this.room.width - BOX.left - BOX.right) * count) / most;
   }
 
   /** @param {number} value */
@@ -59,7 +60,10 @@ export class Curve {
 
   /** @param {number} step number of the present step; -1: no head is silent */
   draw(step) {
-    const { f } = this;
+    this.step = step;
+    const { f } = this,
+      { width } = this.room;
+    if (!width) return;
     const path = this.points.map(({ count, value }) => `${this.x(count)},${this.y(value)}`);
     const upper = this.band.map(({ count, high }) => `${this.x(count)},${this.y(high)}`);
     const lower = [...this.band]
@@ -85,7 +89,7 @@ export class Curve {
     this.el.replaceChildren(
       svg("path", {
         class: "axis",
-        d: `M${BOX.left} ${BOX.top}V${HEIGHT - BOX.bottom}H${WIDTH - BOX.right}`,
+        d: `M${BOX.left} ${BOX.top}V${HEIGHT - BOX.bottom}H${width - BOX.right}`,
       }),
       svg("polygon", { class: "band", points: [...upper, ...lower].join(" ") }),
       svg("polyline", { class: "line", points: path.join(" ") }),
@@ -98,10 +102,11 @@ export class Curve {
       }),
       svg("circle", { class: "now", cx: this.x(now.count), cy: this.y(now.value), r: 6 }),
       ...ticks,
+      svg("text", { class: "title", x: 0, y: 18 }, this.title),
       ...counts,
       svg(
         "text",
-        { x: (WIDTH + BOX.left) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
+        { x: (width + BOX.left) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
         "silent heads",
       ),
       svg(

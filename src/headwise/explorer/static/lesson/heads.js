@@ -76,9 +76,8 @@ export function heads(f, lesson) {
     const width = f.query.length.toLocaleString("en");
     caption.replaceChildren(
       make("strong", {}, "Query"),
-      " of ",
-      word,
-      isOver ? `: ${f.heads.length} slices of ${f.d_key} numbers` : `: ${width} numbers`,
+      make("span", {}, "of ", word),
+      isOver ? `${f.heads.length} slices of ${f.d_key} numbers` : `${width} numbers`,
     );
   }
 
@@ -131,6 +130,7 @@ export function heads(f, lesson) {
     reveal: () => {
       if (isOver) return;
       isOver = true;
+      chosen = [...f.shown];
       row.classList.remove("is-whole");
       groups.hidden = f.num_kv_heads === f.heads.length;
       shapes.hidden = false;

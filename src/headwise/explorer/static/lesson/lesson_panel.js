@@ -57,6 +57,11 @@ export class LessonPanel {
       theme: () => page.theme(),
       follow: (/** @type {number} */ position) => this.follow(position),
     };
+    /** Light up what a name in the text stands for. @param {string} target */
+    this.point = (target) => {
+      lightUp(this.drawn, target);
+      this.figure?.aim?.(target);
+    };
     this.outline = new Outline((name) => page.host.set({ step: name }, "push"));
     this.form = new SentenceForm((text) => page.read(text));
     this.prose = make("div", { class: "lesson-text" });
@@ -90,19 +95,16 @@ export class LessonPanel {
 
   /** The step that is asked for, with the sentence and the word that it follows. */
   body() {
-    const { host, text } = this.page;
-    const { lesson_pair: pair, pair: builtin } = this.about;
-    const [found] = /^L(\d+)H(\d+)-(\d+)$/.exec(host.get("follow")) ?? [];
-    const [, layer, head, position] = /L(\d+)H(\d+)-(\d+)/.exec(found ?? "") ?? [];
-    const isOwn = Boolean(host.get("text"));
-    const shown = pair && !isOwn && text === this.about.text ? pair.text : this.text;
-    const swap = host.get("swap") && isOwn ? host.get("swap") : null;
-    const known = [pair, builtin].find((each) => each?.text === shown);
+    const { host } = this.page,
+      { text } = this;
+    const { pair } = this.about;
+    const [, layer, head, position] = /^L(\d+)H(\d+)-(\d+)$/.exec(host.get("follow")) ?? [];
+    const known = pair?.text === text ? pair.other : null;
     return {
-      text: shown,
-      other: swap ?? known?.other ?? null,
+      text,
+      other: host.get("swap") || known,
       step: host.get("step"),
-      ...(found ? { layer: Number(layer), head: Number(head), position: Number(position) } : {}),
+      ...(layer ? { layer: Number(layer), head: Number(head), position: Number(position) } : {}),
     };
   }
 
@@ -184,7 +186,7 @@ export class LessonPanel {
     const place = this.place();
     this.figure?.destroy?.();
     this.figure = FIGURES[step.name](/** @type {never} */ (step.figures), this.lesson);
-    const light = (/** @type {string} */ target) => lightUp(this.drawn, target);
+    const light = this.point;
     const title = make("h2", { tabindex: -1, id: "lesson-title" }, step.title);
     this.after = make("div", { class: "lesson-after" });
     this.question = new Question(step.question, null, {
@@ -254,7 +256,7 @@ export class LessonPanel {
       this.done,
     );
     if (!tried.verdict.is_over) return;
-    const light = (/** @type {string} */ target) => lightUp(this.drawn, target);
+    const light = this.point;
     const exercise = make("p", { class: "lesson-exercise" }, make("strong", {}, "Try it. "));
     exercise.append(...nodes(step.exercise, light));
     this.after?.replaceChildren(

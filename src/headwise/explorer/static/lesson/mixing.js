@@ -112,6 +112,9 @@ export function mixing(f, lesson) {
     },
     shown: () => columns.fit(),
     light: draw,
-    destroy: () => columns.destroy(),
+    destroy: () => {
+      columns.destroy();
+      arrows.room.destroy();
+    },
   };
 }

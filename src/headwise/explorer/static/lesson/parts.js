@@ -20,6 +20,7 @@ import { isStill } from "../stage/motion.js";
  * @typedef {object} Figure
  * @property {HTMLElement} el
  * @property {(moves: boolean) => void} reveal the question is answered: show the rest
+ * @property {(target: string) => void} [aim] a name in the text is pointed at
  * @property {() => void} [shown] the figure is on the page
  * @property {() => void} [light] the theme has changed
  * @property {() => void} [destroy]

@@ -17,7 +17,8 @@ import { look } from "./parts.js";
  * @property {{text: string, before: string | null} | null} [next]
  * @property {boolean} [isBare] no arcs yet
  * @property {boolean} [isStill] pointing at other words changes nothing
- * @property {StageWord[]} [words] only these words
+ * @property {StageWord[]} [words] other words than those of the place
+ * @property {number} [word] index of the word that looks, if it is another
  */
 
 export class LessonStage {
@@ -38,7 +39,8 @@ export class LessonStage {
         this.draw();
       },
       lock: (word) => {
-        if (word !== null && word !== place.word) this.follow(word);
+        const isOther = this.shown.word !== undefined;
+        if (word !== null && word !== place.word && !isOther) this.follow(word);
       },
       go: (word) => {
         if (this.shown.isStill || this.shown.isBare) return;
@@ -79,7 +81,8 @@ export class LessonStage {
   draw() {
     const { place, shown } = this;
     const words = shown.words ?? place.words;
-    const word = this.hovered ?? place.word;
+    const here = shown.word ?? place.word;
+    const word = this.hovered ?? here;
     const heads = shown.isBare
       ? shown.heads.map((head) => ({ ...head, row: () => null }))
       : shown.heads;
@@ -89,7 +92,7 @@ export class LessonStage {
       columns: null,
       heads,
       word,
-      locked: place.word,
+      locked: here,
       target: null,
       restsOnFirst: place.rests_on_first,
       hidesSpecial: false,

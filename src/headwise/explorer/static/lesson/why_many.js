@@ -1,7 +1,7 @@
 // @ts-check
 /** Step 1: one head's links, the same with a word swapped, and several heads beside their average. */
 
-/** @import {RowFigure, WhyManyFigure} from "../types.js" */
+/** @import {LessonHead, RowFigure, StageWord, SwapFigure, WhyManyFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
 /** @import {PictureHead} from "../stage/picture.js" */
 
@@ -12,32 +12,44 @@ import { LessonStage } from "./stage_part.js";
 
 /** @param {WhyManyFigure} f @param {Lesson} lesson */
 export function whyMany(f, lesson) {
-  const { place, swap } = f;
+  const { place, swap, pair } = f;
   const head = { name: place.name, roles: place.roles };
-  const hasSwap = swap !== null;
+  /** @type {{name: string, text: string, isEarly: boolean}[]} */
+  const views = [{ name: "one", text: "One head", isEarly: true }];
+  if (pair) views.push({ name: "pair", text: "He or she", isEarly: true });
+  if (swap) views.push({ name: "swap", text: "Swap", isEarly: false });
+  if (f.rows.length > 1)
+    views.push({ name: "several", text: `${f.rows.length} heads`, isEarly: false });
   let view = "one";
   let isOver = false;
-  let isLooking = hasSwap;
+  // Without a swap, the question is where the head looks.
+  const isLooking = () => isOver || swap !== null || pair !== null;
   const stage = new LessonStage(place, lesson);
-  const names = ["One head", ...(hasSwap ? ["Swap"] : [])];
-  const views = ["one", ...(hasSwap ? ["swap"] : [])];
-  if (f.rows.length > 1) {
-    names.push(`${f.rows.length} heads`);
-    views.push("several");
-  }
-  const choice = segments("What the picture shows", names, (at) => {
-    view = views[at];
-    draw();
-  });
-  choice.el.hidden = true;
+  const choice = segments(
+    "What the picture shows",
+    views.map(({ text }) => text),
+    (at) => go(views[at].name),
+  );
   const title = make("p", { class: "lesson-caption" });
   const average = make("div", { class: "lesson-average", hidden: true });
   const el = make("div", { class: "lesson-why" }, choice.el, title, stage.el, average);
 
-  /** @param {number[][]} weights @returns {PictureHead} */
-  const one = (weights) => stage.head(head, (at) => weights[at] ?? null);
+  /** @param {string} name */
+  function go(name) {
+    view = name;
+    choice.press(views.findIndex((each) => each.name === name));
+    draw();
+  }
+
+  /** @param {number[][]} weights @param {LessonHead} [of] @returns {PictureHead} */
+  const one = (weights, of = head) => stage.head(of, (at) => weights[at] ?? null);
 
   function draw() {
+    const early = views.filter(({ isEarly }) => isOver || isEarly);
+    choice.el.hidden = early.length < 2;
+    views.forEach(({ isEarly }, at) => {
+      /** @type {HTMLElement} */ (choice.el.children[at]).hidden = !isOver && !isEarly;
+    });
     average.hidden = view !== "several";
     title.replaceChildren(...caption());
     if (view === "several") {
@@ -50,35 +62,55 @@ export function whyMany(f, lesson) {
       const { words, weights, word, aligned } = swap;
       const heads = [one(weights)];
       stage.show({ heads: [one(f.weights)], pair: { words, heads, aligned, word } });
+    } else if (view === "pair" && pair) {
+      const { words, word, weights } = pair;
+      const first = { words, word, heads: [one(weights, pair.head)] };
+      const second = { ...pair.swap, heads: [one(pair.swap.weights, pair.head)] };
+      stage.show({ ...first, pair: isOver ? second : null });
     } else {
-      stage.show({ heads: [one(f.weights)], isBare: !isLooking });
+      stage.show({ heads: [one(f.weights)], isBare: !isLooking() });
     }
   }
 
   function caption() {
-    const mark = chip(head, lesson);
-    if (view === "several") {
+    const shown = view === "pair" && pair ? pair.head : head;
+    const name = make("strong", {}, shown.name);
+    const mark = chip(shown, lesson);
+    if (view === "several")
       return [
         make("strong", {}, `${f.rows.length} heads`),
-        " look from the same word, each elsewhere",
+        "look from the same word, each elsewhere",
       ];
-    }
-    const name = make("strong", {}, head.name);
-    if (view === "swap" && swap) return [mark, name, " reads both sentences", changes()];
-    return [mark, name, isLooking ? " looks" : " is about to look"];
+    if (view === "pair" && pair)
+      return isOver
+        ? [
+            mark,
+            name,
+            `reads both sentences: ${changes(pair.words, pair.weights[pair.word], pair.swap)}`,
+          ]
+        : [mark, name, "reads another sentence"];
+    if (view === "swap" && swap)
+      return [
+        mark,
+        name,
+        `reads both sentences: ${changes(place.words, f.weights[place.word], swap)}`,
+      ];
+    return [mark, name, isLooking() ? "looks" : "is about to look"];
   }
 
-  /** Largest change of the swap. */
-  function changes() {
-    if (!swap) return "";
-    const row = f.weights[place.word],
-      other = swap.weights[swap.word];
-    const moved = swap.aligned.flatMap(([at, there]) =>
-      at === null || there === null ? [] : [{ at, by: other[there] - row[at] }],
+  /**
+   * The two largest changes of a swap.
+   * @param {StageWord[]} words @param {number[]} row @param {SwapFigure} other
+   */
+  function changes(words, row, other) {
+    const moved = other.aligned.flatMap(([at, there]) =>
+      at === null || there === null ? [] : [{ at, by: other.weights[other.word][there] - row[at] }],
     );
     moved.sort((left, right) => Math.abs(right.by) - Math.abs(left.by));
-    const [first] = moved;
-    return first ? `: ${place.words[first.at].text} ${points(first.by)} points` : "";
+    return moved
+      .slice(0, 2)
+      .map(({ at, by }) => `${words[at].text} ${points(by)}`)
+      .join(", ");
   }
 
   /** The row that one head would need, under the words of the stage. */
@@ -127,19 +159,14 @@ export function whyMany(f, lesson) {
   draw();
   return {
     el,
-    reveal: (/** @type {boolean} */ moves) => {
+    reveal: () => {
       if (isOver) return;
       isOver = true;
-      isLooking = true;
-      choice.el.hidden = views.length < 2;
-      if (hasSwap) {
-        view = "swap";
-        choice.press(1);
-      }
-      if (!moves && hasSwap) {
-        view = "swap";
-      }
-      draw();
+      go(pair ? "pair" : swap ? "swap" : "one");
+    },
+    aim: (/** @type {string} */ target) => {
+      const name = target.replace("view ", "");
+      if (target.startsWith("view ") && name !== view) go(name);
     },
     light: draw,
     destroy: () => stage.destroy(),
