@@ -143,8 +143,10 @@ export class Editing {
     if (!host.read || this.text) return;
     this.stopSwap();
     const text = host.reading().text || host.text()?.text || "";
+    const height = parts.stageBox.offsetHeight + parts.notes.offsetHeight;
+    parts.editor.style.minHeight = `${height}px`;
     parts.editor.hidden = false;
-    parts.stageBox.hidden = true;
+    parts.stageBox.hidden = parts.notes.hidden = true;
     this.text = editText(parts.editor, text, {
       read: (next) => this.read(next),
       cancel: () => {
@@ -181,10 +183,10 @@ export class Editing {
     this.stopSwap();
     if (!this.text) return;
     this.text = null;
-    const { editor, stageBox } = this.view.parts;
+    const { editor, stageBox, notes } = this.view.parts;
     editor.replaceChildren();
     editor.hidden = true;
-    stageBox.hidden = false;
+    stageBox.hidden = notes.hidden = false;
   }
 
   /** Make the chosen word a field, or wait for a click on a word. */
