@@ -64,9 +64,12 @@ export class LessonPanel {
     };
     this.outline = new Outline((name) => page.host.set({ step: name }, "push"));
     this.form = new SentenceForm((text) => page.read(text));
+    this.bar = make("div", { class: "lesson-bar" }, this.outline.el, this.form.el);
     this.prose = make("div", { class: "lesson-text" });
     this.drawn = make("div", { class: "lesson-figure" });
-    this.step = make("article", { class: "lesson", "aria-busy": "true" }, this.prose, this.drawn);
+    this.rest = make("div", { class: "lesson-rest" });
+    const parts = [this.bar, this.prose, this.drawn, this.rest];
+    this.step = make("article", { class: "lesson", "aria-busy": "true" }, ...parts);
     this.tell("The lesson begins once the sentence has been read.");
     document.getElementById("lesson")?.append(this.step);
     if (!document.querySelector('link[href$="lesson/lesson.css"]'))
@@ -146,6 +149,7 @@ export class LessonPanel {
     this.figure?.destroy?.();
     this.figure = null;
     this.drawn.replaceChildren();
+    this.rest.replaceChildren();
     this.prose.replaceChildren(make("p", { class: "lesson-wait", role: "status" }, text));
   }
 
@@ -159,7 +163,6 @@ export class LessonPanel {
     this.prose.replaceChildren(
       make("p", { class: "is-wrong", role: "alert" }, `There is no lesson: ${error.message}.`),
       ...(error.status === 422 ? [] : [again]),
-      this.form.el,
     );
     this.step.removeAttribute("aria-busy");
   }
@@ -200,13 +203,10 @@ export class LessonPanel {
       title,
       ...step.paragraphs.map((runs) => paragraph(runs, light)),
       ...(step.name === "vectors" ? [this.outline.aside("by-hand")] : []),
-      this.question.el,
-      this.after,
-      this.outline.moves(steps, at),
     );
+    this.rest.replaceChildren(this.question.el, this.after, this.outline.moves(steps, at));
     const note = place?.note ? [make("p", { class: "lesson-note" }, place.note)] : [];
-    const tools = make("div", { class: "lesson-bar" }, this.outline.el, this.form.el);
-    this.drawn.replaceChildren(tools, ...note, this.figure.el);
+    this.drawn.replaceChildren(...note, this.figure.el);
     vars(this.step, {
       tone: place ? look(place, this.lesson).tone : "var(--text)",
       ink: place?.roles?.length ? look(place, this.lesson).tone : "var(--text)",

@@ -97,7 +97,7 @@ export class Outline {
     const next = make("button", { type: "button", class: "lesson-forward" });
     if (after) {
       next.append(
-        `Next: ${after.title.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())}`,
+        `Next: ${after.title.replace(/^[A-Z](?=[a-z]{2})/, (letter) => letter.toLowerCase())}`,
       );
       next.addEventListener("click", () => this.go(after.name));
     }

@@ -12,7 +12,21 @@ import { make } from "../stage/dom.js";
  * @param {Run[]} runs @param {Light} [light] without it names are plain
  * @returns {(Node | string)[]}
  */
-export const nodes = (runs, light) => runs.map((run) => node(run, light));
+export function nodes(runs, light) {
+  /** @type {(Node | string)[]} */
+  const all = [];
+  let held = "";
+  runs.forEach((run, at) => {
+    const made = node({ ...run, text: run.text.slice(held.length) }, light);
+    held = "";
+    const mark = made instanceof Node ? /^[.,:;?!)\u201d]+/.exec(runs[at + 1]?.text ?? "") : null;
+    if (mark && runs[at + 1].kind === "text") {
+      held = mark[0]; // a mark never begins a line
+      all.push(make("span", { class: "lesson-held" }, made, held));
+    } else all.push(made);
+  });
+  return all;
+}
 
 /** @param {Run} run @param {Light} [light] @returns {Node | string} */
 function node({ text, kind, target }, light) {
