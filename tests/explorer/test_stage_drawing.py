@@ -55,7 +55,8 @@ class Files(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path != "/":
-            return super().do_GET()
+            super().do_GET()
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
