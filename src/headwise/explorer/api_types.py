@@ -110,13 +110,9 @@ class BuiltinPair:
 
 
 @dataclass(frozen=True)
-class LessonPair:
+class LessonPair(BuiltinPair):
     """The pair of the lesson; `candidates` are the two words that the source may refer to."""
 
-    text: str
-    other: str
-    head: str
-    source: int
     candidates: list[int]
 
 

@@ -140,7 +140,7 @@ export interface LessonHead {
 export interface LessonPair {
   text: string;
   other: string;
-  head: string;
+  head: string | null;
   source: number;
   candidates: number[];
 }

@@ -1,91 +1,71 @@
 // @ts-check
-/** The grid of heads without a text: roles from a scan, and the measures of the chosen head. */
+/** The heads of a table without a text: a grid of letters, and facts on the chosen head. */
 
-/** @import {HeadGrid} from "../types.js" */
-/** @import {State} from "./hash_state.js" */
-/** @import {ModelAnswer} from "../types.js" */
+/** @import {RoleFacts} from "../types.js" */
+/** @import {Model} from "./notebook_host.js" */
 
-import { GROUNDS, ROLES } from "./colours.js";
 import { make } from "./dom.js";
-import { rolesOf } from "./frame.js";
-import { Grid } from "./grid.js";
-import { format } from "./head_facts.js";
-import { Legend } from "./legend.js";
-import { NO_ROLE, capital } from "./sentences.js";
-import { shades } from "./shades.js";
+import { layerOf, numberOf } from "./host.js";
+import { themeAround, watchTheme } from "./notebook_theme.js";
 
-export class TableView {
-  /**
-   * @param {HTMLElement} el @param {ModelAnswer} about @param {HeadGrid} table
-   * @param {State} state @param {() => "light" | "dark"} theme
-   */
-  constructor(el, about, table, state, theme) {
-    this.about = about;
-    this.table = table;
-    this.state = state;
-    this.theme = theme;
-    /** @type {string | null} */
-    this.only = null;
-    this.title = make("h2", { class: "hv-title" });
-    this.line = make("p", { class: "hw-table-roles" });
-    this.list = make("ul", { class: "hw-table-facts" });
-    const cells = make("div", { class: "hv-grid-box" });
-    const legend = make("div", { role: "group", "aria-label": "Roles" });
-    this.root = make(
-      "div",
-      { class: "hv-view hw-table" },
-      this.title,
-      this.line,
-      cells,
-      legend,
-      this.list,
-    );
-    el.replaceChildren(this.root);
-    const label = `All ${table.names.length} heads`;
-    this.grid = new Grid(cells, about.layers, { choose: (head) => state.set({ head }) }, label);
-    this.legend = new Legend(legend, (role) => {
-      this.only = role;
-      this.show();
-    });
-    this.stop = state.on(() => this.show());
-    this.show();
-  }
+/** Rows of the grid: each layer and its heads. @param {string[]} names */
+function layersOf(names) {
+  /** @type {Map<string, string[]>} */
+  const layers = new Map();
+  for (const name of names) layers.set(layerOf(name), [...(layers.get(layerOf(name)) ?? []), name]);
+  return layers;
+}
 
-  destroy() {
-    this.stop();
-    this.grid.destroy();
-    this.root.remove();
+/** Draw the widget; returns a function that removes it. @param {{model: Model, el: HTMLElement}} at */
+export function render({ model, el }) {
+  const names = /** @type {string[]} */ (model.get("names"));
+  const roles = /** @type {string[][]} */ (model.get("roles"));
+  const known = /** @type {Record<string, RoleFacts>} */ (model.get("about"));
+  const box = make("div", { class: "hw-notebook hw-table" });
+  const title = make("h3", {});
+  const facts = make("div", {});
+  const grid = make("table", { "aria-label": "All heads" });
+  /** @type {Map<string, HTMLButtonElement>} */
+  const buttons = new Map();
+  for (const [layer, heads] of layersOf(names)) {
+    const row = make("tr", {}, make("th", { scope: "row" }, layer));
+    for (const name of heads) {
+      const [lead] = roles[names.indexOf(name)];
+      const label = `${name}, ${roles[names.indexOf(name)].join(" and ") || "no clear role"}`;
+      const letter = known[lead]?.letter ?? "\u00b7";
+      const button = make("button", { type: "button", "aria-label": label, title: label }, letter);
+      button.dataset.head = name;
+      if (known[lead]) button.style.color = `var(--role-${lead})`;
+      button.addEventListener("click", () => {
+        model.set("head", name);
+        model.save_changes();
+        show();
+      });
+      buttons.set(name, button);
+      row.append(make("td", { "data-number": numberOf(name) }, button));
+    }
+    grid.append(row);
   }
-
-  show() {
-    const theme = this.theme();
-    const roles = rolesOf(this.about) ?? {};
-    const [head] = this.state.get("head").split(",");
-    this.root.dataset.theme = theme;
-    this.title.textContent = head;
-    this.line.textContent = capital((roles[head] ?? []).join(", ") || NO_ROLE);
-    const place = this.table.names.indexOf(head);
-    const facts = Object.entries(this.table.words).flatMap(([name, words]) => {
-      const value = this.table.measures[name]?.[place];
-      return value === null || value === undefined
-        ? []
-        : [make("li", {}, make("span", {}, words), make("b", {}, format(value)))];
-    });
-    this.list.replaceChildren(...facts);
-    this.legend.show(this.about.roles, roles, theme, this.only);
-    const own = (/** @type {string | null} */ role) =>
-      (role && this.about.roles[role]?.[theme]) || ROLES[theme].none;
-    this.grid.show({
-      facts: this.about.roles,
-      roles,
-      chosen: [head],
-      only: this.only,
-      theme,
-      colours: { own, rest: GROUNDS[theme].rest, shades: (colour) => shades(theme, colour) },
-      key: "table",
-      maps: null,
-      bars: null,
-      values: null,
-    });
-  }
+  const show = () => {
+    const chosen = String(model.get("head"));
+    title.textContent = chosen;
+    const lines = /** @type {string[]} */ (model.get("facts"));
+    facts.replaceChildren(...lines.map((line) => make("p", {}, line)));
+    for (const [name, button] of buttons)
+      button.setAttribute("aria-pressed", String(name === chosen));
+  };
+  const light = () => {
+    box.dataset.theme = themeAround(box);
+  };
+  box.append(grid, title, facts);
+  el.append(box);
+  light();
+  show();
+  for (const name of ["head", "facts"]) model.on(`change:${name}`, show);
+  const stop = watchTheme(light);
+  return () => {
+    stop();
+    for (const name of ["head", "facts"]) model.off(`change:${name}`, show);
+    box.remove();
+  };
 }
