@@ -3,6 +3,8 @@
 In: a model. Out: what its attention costs at its own context, or the reason why that is unknown.
 """
 
+from typing import Any
+
 import msgspec
 
 from headwise.errors import HeadwiseError
@@ -14,8 +16,9 @@ from headwise.planning.plans import plan
 
 def loaded_plan(loaded: LoadedModel) -> LoadedPlanAnswer:
     """Costs of the model's attention in bfloat16, at its context, but at most 8,192 positions."""
+    model: Any = loaded.model
     try:
-        shape = shape_of_config(loaded.model.config.to_dict(), loaded.name)
+        shape = shape_of_config(model.config.to_dict(), loaded.name)
     except HeadwiseError as error:
         return LoadedPlanAnswer(None, str(error))
     row = plan(shape=shape).to_row() | {"name": loaded.name}
