@@ -42,17 +42,18 @@ export class Jobs {
 
   /** Ask for a job's state until it has ended. @param {string} name */
   async follow(name) {
-    const { job: ask } = this.host;
-    if (name in this.running || !ask) return;
+    const { host } = this;
+    if (name in this.running || !host.job) return;
+    const ask = () => /** @type {Promise<JobAnswer>} */ (host.job?.(name, "state"));
     this.running[name] = "Stop";
     this.changed();
     try {
-      let job = await ask(name, "state");
+      let job = await ask();
       while (job.state === "running" && !this.isOver) {
         this.running[name] = progress(job);
         this.changed();
         await new Promise((done) => setTimeout(done, ASK));
-        job = await ask(name, "state");
+        job = await ask();
       }
       if (job.state === "failed") throw new Error(job.error);
       if (job.found) this.grids[name] = job.found;

@@ -185,7 +185,8 @@ export class Parts {
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const width = this.root.clientWidth / unit;
     if (!width) return;
-    const size = width >= WIDE ? "wide" : width >= (this.view.host.narrow ?? MIDDLE) ? "middle" : "narrow";
+    const size =
+      width >= WIDE ? "wide" : width >= (this.view.host.narrow ?? MIDDLE) ? "middle" : "narrow";
     if (size === this.size) return;
     this.size = size;
     this.arrange();

@@ -11,21 +11,21 @@ import { headlinePicture, stagePicture } from "./view_pictures.js";
 /** What can be saved, by its words. @param {View} view @returns {Record<string, () => void>} */
 export function saves(view) {
   const { host } = view;
-  const { save, savePage } = host;
-  if (!save) return {};
+  if (!host.save) return {};
   const make = (/** @type {"svg" | "png"} */ kind) => async () => {
     try {
       const { picture, texts, name } = saved(view);
       const text = stageSvg(picture, texts);
       const svg = new Blob([text], { type: "image/svg+xml" });
-      save(kind === "svg" ? svg : await toPng(text), `${name}.${kind}`);
+      host.save?.(kind === "svg" ? svg : await toPng(text), `${name}.${kind}`);
     } catch (error) {
       view.fail(error instanceof Error ? error : new Error(NOT_SAVED));
     }
   };
   /** @type {Record<string, () => void>} */
   const all = { "Picture as SVG": make("svg"), "Picture as PNG": make("png") };
-  if (savePage) all["Page as HTML"] = () => void savePage().catch((error) => view.fail(error));
+  if (host.savePage)
+    all["Page as HTML"] = () => void host.savePage?.().catch((error) => view.fail(error));
   return all;
 }
 
