@@ -53,6 +53,7 @@ export class Stage {
     this.layout = null;
     this.layoutKey = "";
     this.unit = 1;
+    this.drawnWidth = 0;
     /** @type {number | null} */
     this.shownLock = null;
     this.labelTimer = 0;
@@ -71,7 +72,9 @@ export class Stage {
     if (!el.hasAttribute("role")) el.setAttribute("role", "group");
     el.replaceChildren(this.place);
     this.#listen();
-    this.resizer = new ResizeObserver(() => this.#draw(false));
+    this.resizer = new ResizeObserver(() => {
+      if (this.el.clientWidth !== this.drawnWidth) this.#draw(false);
+    });
     this.resizer.observe(el);
   }
 
@@ -105,6 +108,7 @@ export class Stage {
   #draw(moves, isPairNew = false) {
     const { picture } = this;
     if (!picture || !this.el.clientWidth) return;
+    this.drawnWidth = this.el.clientWidth;
     const isNew = this.#layOut(picture);
     const layout = /** @type {Layout} */ (this.layout);
     const isLockNew = picture.locked !== this.shownLock;

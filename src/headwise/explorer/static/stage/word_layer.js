@@ -6,6 +6,7 @@
  */
 import { make, setAttributes } from "./dom.js";
 import { pillOf } from "./draw.js";
+import { STEP } from "./layout_parts.js";
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Box, Deck, Layout, Rect} from "./layout.js" */
@@ -42,7 +43,7 @@ function area(box, deck) {
   const right = isBeside ? box.x + box.w + 12 : Math.max(own.x + own.w, box.x + box.w);
   const y = Math.min(...all.map((each) => each.y));
   const bottom = Math.max(...all.map((each) => each.y + each.h));
-  return { x, y, w: right - x, h: bottom - y };
+  return { x, y, w: right - x, h: isBeside ? STEP : bottom - y };
 }
 
 /** The words of one sentence. */
