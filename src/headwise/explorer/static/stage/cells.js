@@ -81,7 +81,7 @@ const isOut = ({ y, h }, { view }) =>
  */
 export function deckCells(picture, side, deck, layout, measure) {
   const at = side.word;
-  if (at === null) return [];
+  if (at === null || (side.isCross && picture.isLookedAt)) return [];
   const { theme } = picture;
   const size = layout.shape === "wrapped" ? 12 : 13;
   const least = layout.shape === "wrapped" ? 1 : 0;

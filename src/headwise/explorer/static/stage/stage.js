@@ -84,7 +84,10 @@ export class Stage {
    */
   show(picture) {
     const before = this.picture;
-    if (before && !isSameText(before.words, picture.words)) this.drawing.forget();
+    if (before && !isSameText(before.words, picture.words)) {
+      this.drawing.forget();
+      this.place.scrollTop = 0;
+    }
     this.picture = picture;
     this.#draw(true, Boolean(before && !before.pair && picture.pair));
     clearTimeout(this.labelTimer);
@@ -176,9 +179,12 @@ export class Stage {
     const { picture } = this;
     if (!picture) return;
     sidesOf(picture).forEach((side, index) => {
-      const isShort = side.rows.length <= LABELLED;
+      const isAsked = !(side.isCross && picture.isLookedAt);
+      const isShort = side.rows.length <= LABELLED && isAsked;
       this.layers[index].label((at) =>
-        isShort || at === side.word ? wordLabel(picture, side, at) : side.rows[at].text,
+        isShort || (isAsked && at === side.word)
+          ? wordLabel(picture, side, at)
+          : side.rows[at].text,
       );
     });
   }
