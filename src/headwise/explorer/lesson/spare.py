@@ -31,8 +31,9 @@ def spare(facts: Facts, measured: Measured) -> LessonStep:
         title="What heads learned, and which we can spare",
         minutes=2.0,
         paragraphs=[_roles_paragraph(facts), _answer_paragraph(facts, figure)],
-        exercise=prose("Choose one head to silence it alone, or move the slider to silence the "
-                       "least missed heads together."),
+        exercise=prose("Choose one head to silence it alone. Then move the slider to silence the "
+                       "least missed heads together",
+                       ", until another word takes over." if figure.next else "."),
         question=_limit_question(figure, limit),
         figures=figure,
         after=_after(facts, figure),

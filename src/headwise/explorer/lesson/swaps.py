@@ -155,9 +155,8 @@ def swap_question(facts: Facts, swap: Swap) -> QuizQuestion:
     watched = _watched(facts, swap)
     before, after = float(facts.here_row[watched]), _after_swap(swap, watched)
     texts = [_change_text(before, value) for value in _offers(before, after)]
-    at, old, new = _swapped_words(facts, swap)
-    is_hidden = facts.is_causal and at > facts.here
-    if is_hidden:
+    _, old, new = _swapped_words(facts, swap)
+    if _is_hidden(facts, swap):
         hint = prose("This model reads from left to right. From ", facts.word(facts.here),
                      " it sees only the words before it.")  # fmt: skip
     else:
@@ -195,6 +194,11 @@ def pair_question(pair: Pair) -> QuizQuestion:
     )  # fmt: skip
 
 
+def _is_hidden(facts: Facts, swap: Swap) -> bool:
+    """Whether the swapped word comes after the followed word and cannot be seen from it."""
+    return facts.is_causal and _swapped_words(facts, swap)[0] > facts.here
+
+
 def _text(facts: Facts) -> str:
     """The sentence, without special tokens."""
     words = [word for word in facts.words if word.kind != "special"]
@@ -227,6 +231,10 @@ def _change_text(before: float, after: float) -> str:
 
 def _moves(facts: Facts, swap: Swap, watched: int) -> Prose:
     """What the swap moved, in points, and no more."""
+    if _is_hidden(facts, swap):
+        return prose(facts.word(watched), f" keeps its {percent(float(facts.here_row[watched]))}: "
+                     "from ", facts.word(facts.here), ", this model cannot see the swapped word. "
+                     "It reads from left to right.")  # fmt: skip
     row = facts.here_row
     pairs = [
         (one, float(swap.weights[swap.here, other] - row[one]))

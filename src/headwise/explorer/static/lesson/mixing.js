@@ -4,7 +4,7 @@
 /** @import {MixingFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
 
-import { ink, mix } from "../stage/colours.js";
+import { GROUNDS, ink, mix } from "../stage/colours.js";
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
 import { Arrows } from "./arrows.js";
@@ -64,13 +64,9 @@ export function mixing(f, lesson) {
     f.weights.forEach((weight, at) => {
       const part = byPiece.get(at);
       const share = columns.items.share[at];
-      const isRest = place.pieces[at].kind === "special";
-      const fill = mix(
-        theme,
-        isRest ? { light: "#7d8794", dark: "#8d97a5" }[theme] : colour,
-        weight,
-      );
-      share.textContent = percent(weight);
+      const isRest = place.pieces[at].kind === "special" || (place.rests_on_first && at === 0);
+      const fill = mix(theme, isRest ? GROUNDS[theme].rest : colour, weight);
+      share.textContent = part ? percent(weight) : "";
       vars(share, { fill, ink: ink(fill, theme, weight) });
       const isKnown = isOver && part;
       columns.items.length[at].textContent = isKnown

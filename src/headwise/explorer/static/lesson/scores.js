@@ -4,12 +4,13 @@
 /** @import {ScoresFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
 
-import { ink, mix } from "../stage/colours.js";
+import { GROUNDS, ink, mix } from "../stage/colours.js";
 import { make } from "../stage/dom.js";
 import { isStill } from "../stage/motion.js";
 import { percent } from "../stage/numbers.js";
 import { Columns } from "./columns.js";
-import { look, number, pause, power, signed, vars, visible } from "./parts.js";
+import { look, pause, power, signed, vars, visible } from "./parts.js";
+import { Query } from "./query.js";
 import { logitsOf, softmax, totalOf } from "./softmax.js";
 
 const TENTHS = 10;
@@ -28,42 +29,25 @@ class Scores {
     this.scores = [...f.scores];
     this.temperature = 1;
     this.isOpen = false;
-    this.at = f.leader;
     /** Pieces whose score the query has met. */
     this.met = f.scores.length;
     const seen = f.scaled.filter((value) => value !== null);
     this.low = Math.min(0, ...seen) - 1;
     this.high = Math.max(0, ...seen) + 1.5;
-    this.said = make("p", { class: "lesson-said", "aria-live": "polite" });
-    this.pill = this.makePill();
+    this.query = new Query(f, () => ({
+      scores: this.scores,
+      temperature: this.temperature,
+      logits: () => logitsOf(f, this.scores, this.temperature),
+      dots: this.columns.items.rail,
+      isDown: this.columns.isDown,
+    }));
     this.sum = make("span", { class: "lesson-quiet" });
     this.warmth = make("output", { for: "lesson-temperature" }, "1.0");
     this.reset = make("button", { type: "button", disabled: true }, "Reset");
     this.columns = this.makeColumns();
     this.tools = this.makeTools();
-    this.el = make("div", { class: "lesson-scores" }, this.said, this.columns.el, this.tools);
+    this.el = make("div", { class: "lesson-scores" }, this.query.said, this.columns.el, this.tools);
     this.draw();
-  }
-
-  makePill() {
-    const word = this.words[this.f.place.position];
-    const pill = make("button", { type: "button", class: "lesson-query", role: "slider" });
-    pill.append("query of ", make("i", {}, word));
-    pill.dataset.part = `query|query ${this.f.place.position}`;
-    pill.setAttribute("aria-label", `Query of ${word}: the key that it meets`);
-    pill.setAttribute("aria-valuemin", "1");
-    pill.setAttribute("aria-valuemax", String(this.words.length));
-    pill.addEventListener("pointerdown", (event) => pill.setPointerCapture(event.pointerId));
-    pill.addEventListener("pointermove", (event) => {
-      if (pill.hasPointerCapture(event.pointerId)) this.meet(this.nearest(event));
-    });
-    pill.addEventListener("keydown", (event) => {
-      const to = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      this.meet(Math.max(0, Math.min(this.words.length - 1, this.at + to)));
-    });
-    return pill;
   }
 
   makeColumns() {
@@ -90,15 +74,15 @@ class Scores {
       },
     ];
     const columns = new Columns(f.place, lines, { follow: this.lesson.follow });
-    columns.el.append(this.pill);
-    columns.turned = () => this.place();
+    columns.el.append(this.query.pill);
+    columns.turned = () => this.query.place();
     return columns;
   }
 
   /** @param {number} at */
   dot(at) {
     const dot = make("div", { class: "lesson-dot" });
-    dot.addEventListener("click", () => this.meet(at));
+    dot.addEventListener("click", () => this.query.meet(at));
     return dot;
   }
 
@@ -155,15 +139,10 @@ class Scores {
     );
   }
 
-  /** Piece whose dot is nearest to the pointer. @param {PointerEvent} event */
-  nearest(event) {
-    const away = this.columns.items.rail.map((dot) => {
-      const box = dot.getBoundingClientRect();
-      return this.columns.isDown
-        ? Math.abs(box.top + box.height / 2 - event.clientY)
-        : Math.abs(box.left + box.width / 2 - event.clientX);
-    });
-    return away.indexOf(Math.min(...away));
+  /** Whether a piece is a resting place. @param {number} at */
+  isRest(at) {
+    const { pieces, rests_on_first } = this.f.place;
+    return pieces[at].kind === "special" || (rests_on_first && at === 0);
   }
 
   /** Change of a dot product that changes its score by one. */
@@ -204,15 +183,8 @@ class Scores {
     const least = this.f.scores[at] - 12 * this.step;
     const most = this.f.scores[at] + 12 * this.step;
     this.scores[at] = Math.max(least, Math.min(most, score));
-    this.at = at;
+    this.query.at = at;
     this.draw();
-  }
-
-  /** The query meets a key. @param {number} at */
-  meet(at) {
-    this.at = at;
-    this.place();
-    this.tell();
   }
 
   draw() {
@@ -226,7 +198,7 @@ class Scores {
     logits.forEach((logit, at) => {
       const isMet = at < this.met;
       const part = weights[at];
-      const isRest = f.place.pieces[at].kind === "special";
+      const isRest = this.isRest(at);
       const isLeader = weights[at] === Math.max(...weights);
       this.drawScore(at, logit, part, isMet, isLeader);
       const cell = columns.items.power[at];
@@ -237,8 +209,9 @@ class Scores {
       cell.classList.toggle("is-rest", isRest);
       cell.classList.toggle("is-large", Math.round(100 * part) >= 4);
       const share = columns.items.share[at];
-      const fill = mix(theme, isRest ? restOf(theme) : colour, part);
-      share.textContent = percent(part);
+      const fill = mix(theme, isRest ? GROUNDS[theme].rest : colour, part);
+      share.textContent = logit === null ? "" : percent(part);
+      cell.classList.toggle("is-hidden", logit === null);
       vars(share, { fill, ink: ink(fill, theme, part) });
       share.classList.toggle("is-large", Math.round(100 * part) >= 5);
       share.dataset.share = part.toFixed(4);
@@ -255,8 +228,8 @@ class Scores {
     this.warmth.textContent = this.temperature.toFixed(1);
     this.reset.disabled =
       this.temperature === 1 && this.scores.every((score, at) => score === f.scores[at]);
-    this.place();
-    this.tell();
+    this.query.place();
+    this.query.tell();
   }
 
   /**
@@ -271,7 +244,7 @@ class Scores {
     const [from, to] = [Math.min(0, logit), Math.max(0, logit)].map(scale);
     vars(cell, { from: isMet ? from : scale(0), to: isMet ? to : scale(0), zero: scale(0) });
     cell.classList.toggle("is-negative", logit < 0);
-    cell.classList.toggle("is-rest", this.f.place.pieces[at].kind === "special");
+    cell.classList.toggle("is-rest", this.isRest(at));
     cell.classList.toggle("is-leader", isLeader);
     cell.classList.toggle("is-open", this.isOpen);
     const text = signed(logit, 1);
@@ -285,43 +258,6 @@ class Scores {
     cell.setAttribute("aria-valuetext", `score ${text}, share ${(100 * part).toFixed(1)}%`);
   }
 
-  /** Put the query's pill beside the key that it meets. */
-  place() {
-    const dot = this.columns.items.rail[this.at];
-    if (!dot) return;
-    const centre = dot.offsetLeft + dot.offsetWidth / 2;
-    const room = this.pill.offsetWidth / 2;
-    const most = this.columns.el.clientWidth - room;
-    vars(this.pill, {
-      x: `${Math.max(room, Math.min(most, centre))}px`,
-      y: `${dot.offsetTop + dot.offsetHeight / 2}px`,
-    });
-  }
-
-  /** How the score of the key that the query meets comes about. */
-  tell() {
-    const { f, at } = this;
-    const now = logitsOf(f, this.scores, this.temperature)[at];
-    this.pill.setAttribute("aria-valuenow", String(at + 1));
-    if (now === null) {
-      this.said.replaceChildren("meets ", make("i", {}, this.words[at]), ": it cannot be seen");
-      this.pill.setAttribute("aria-valuetext", `${this.words[at]}: cannot be seen`);
-      return;
-    }
-    const dot = signed(this.scores[at], 1);
-    let sum = f.is_root
-      ? `${dot} \u00f7 \u221a${f.d_key}`
-      : f.scale === 1
-        ? dot
-        : `${dot} \u00d7 ${number(f.scale)}`;
-    if (f.softcap !== null) sum += ", capped";
-    if (f.added[at]) sum += ` + ${signed(Number(f.added[at]), 1)}`;
-    if (this.temperature !== 1) sum = `(${sum}) \u00f7 ${this.temperature.toFixed(1)}`;
-    const text = f.scale === 1 && sum === dot ? sum : `${sum} = ${signed(now, 1)}`;
-    this.said.replaceChildren("meets the key of ", make("i", {}, this.words[at]), `: ${text}`);
-    this.pill.setAttribute("aria-valuetext", `${this.words[at]}: score ${signed(now, 1)}`);
-  }
-
   /** The query travels from key to key; then the powers, then the shares. */
   async play() {
     if (isStill()) return;
@@ -329,12 +265,12 @@ class Scores {
     for (let at = 0; at < this.words.length; at++) {
       if (!this.el.isConnected || this.isOpen) break;
       this.met = at + 1;
-      this.at = at;
+      this.query.at = at;
       this.draw();
       await pause(TIMES.key);
     }
     this.met = this.words.length;
-    this.at = this.f.leader;
+    this.query.at = this.f.leader;
     this.draw();
     this.el.classList.remove("before-power");
     await pause(TIMES.row);
@@ -349,9 +285,6 @@ class Scores {
   }
 }
 
-/** @param {"light" | "dark"} theme */
-const restOf = (theme) => ({ light: "#7d8794", dark: "#8d97a5" })[theme];
-
 /** @param {ScoresFigure} f @param {Lesson} lesson */
 export function scores(f, lesson) {
   const row = new Scores(f, lesson);
@@ -360,7 +293,7 @@ export function scores(f, lesson) {
     reveal: () => row.open(),
     shown: () => {
       row.columns.fit();
-      row.place();
+      row.query.place();
       if (!row.isOpen) row.play();
     },
     light: () => row.draw(),

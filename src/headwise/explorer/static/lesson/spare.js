@@ -35,8 +35,9 @@ export function spare(f, lesson) {
   const columns = make(
     "div",
     { class: "lesson-spare-row" },
-    make("div", {}, grid, legend),
-    make("div", {}, said, next, together),
+    grid,
+    make("div", { class: "lesson-answer" }, said, next, together),
+    legend,
   );
   const el = make("div", { class: "lesson-spare" }, stage.el, columns);
 
@@ -66,7 +67,11 @@ export function spare(f, lesson) {
     );
     const most = Math.max(...counts);
     const isAcross = f.layers.length > most;
-    vars(el, { across: isAcross ? f.layers.length : most });
+    vars(el, {
+      across: isAcross ? f.layers.length : most,
+      down: isAcross ? most : f.layers.length,
+    });
+    el.classList.toggle("is-turned", isAcross);
     el.classList.toggle("is-small", f.heads.length > 100);
     let at = 0;
     f.layers.forEach((layer, row) => {

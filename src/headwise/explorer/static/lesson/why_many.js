@@ -107,6 +107,7 @@ export function whyMany(f, lesson) {
       at === null || there === null ? [] : [{ at, by: other.weights[other.word][there] - row[at] }],
     );
     moved.sort((left, right) => Math.abs(right.by) - Math.abs(left.by));
+    if (!moved.length || Math.abs(moved[0].by) < 0.005) return "no share moves";
     return moved
       .slice(0, 2)
       .map(({ at, by }) => `${words[at].text} ${points(by)}`)
