@@ -97,7 +97,7 @@ def test_scaled_heads_are_compared_with_scaled_heads() -> None:
     assert answer.values[0] == pytest.approx([usual.before[0]] * len(answer.heads), abs=2e-5)
 
 
-def test_random_heads_need_a_change_and_stop_when_told() -> None:
+def test_random_heads_need_a_change_and_stop_with_the_request() -> None:
     session = tiny_session("llama")
     with pytest.raises(OptionError, match="gates"):
         compare_random(session.scored, [WORDS], {}, session.num_heads)

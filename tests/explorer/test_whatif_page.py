@@ -358,7 +358,7 @@ def test_masked_and_other_models_predict_without_a_box(chrome: Browser) -> None:
 @pytest.mark.parametrize(
     ("size", "scheme"), [(DESKTOP, "light"), (TABLET, "dark"), (PHONE, "light"), (PHONE, "dark")]
 )
-def test_what_if_is_accessible_and_fits(
+def test_the_panel_is_accessible_and_fits(
     chrome: Browser, causal: str, site: str, size: dict[str, int], scheme: str
 ) -> None:
     views = (f"{causal}&off=L1H2&line=after", f"{site}#panel=whatif&off=L3H1,L1H0*0.5")

@@ -398,7 +398,7 @@ class GeneratedText:
     """The continuation; `text` ends with it."""
     tokens: int
     end: Literal["sentence", "text", "limit"]
-    """What ended it: a sentence or line, the model's own end of text, or the number of tokens."""
+    """End of the sentence or line, the model's own end of text, or the number of tokens."""
 
 
 @dataclass(frozen=True)
