@@ -74,7 +74,7 @@ export class TextWindow {
     this.height = height ?? layout.height;
     this.place.classList.toggle("hw-window", this.isOpen);
     this.place.style.height = rem(this.height);
-    this.content.style.height = rem(layout.height);
+    Object.assign(this.content.style, { width: rem(layout.width), height: rem(layout.height) });
     if (!this.isOpen) this.place.scrollTop = 0;
     if (!this.isOpen) this.tabs.replaceChildren();
   }
