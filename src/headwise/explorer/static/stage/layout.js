@@ -45,6 +45,7 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {Deck[]} decks one, or two for a pair
  * @property {number} rise height of the highest arc, Hmax
  * @property {number} lines
+ * @property {number} pitch distance between lines; 0 if there is only one
  * @property {Rect | null} next the box at the end of the sentence
  * @property {boolean} isMirrored right-to-left text
  * @property {View | null} [view] only this part is in sight

@@ -210,6 +210,7 @@ export function oneLine(request, measure, width) {
     decks,
     rise,
     lines: 1,
+    pitch: 0,
     next: next ? box : null,
     isMirrored: false,
   };

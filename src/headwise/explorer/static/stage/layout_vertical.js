@@ -87,6 +87,7 @@ export function vertical(request, measure, width) {
     decks,
     rise: 0,
     lines: words.length,
+    pitch: STEP,
     next: next
       ? { x: left, y: bottom + 8, w: nextWidth({ ...next, before: null }, measure, size), h: 40 }
       : null,

@@ -17,6 +17,9 @@ import {
 /** @import {Box, Deck, Layout, Rect, Request} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 
+/** Distance between lines with as many rows of cells. @param {number} heads */
+const pitchOf = (heads) => LINE + Math.max(0, heads - 1) * (ROW + 2);
+
 /**
  * Words broken into lines.
  * @param {StageWord[]} words
@@ -47,6 +50,8 @@ function broken(words, places, measure, width, size, gapSize) {
   });
 }
 
+/** Height of a row of cells. */
+const ROW = 18;
 /** Height of the highest arc on a line, which stays clear of the row above. */
 const RISE = 46;
 /** Gaps to choose from: a narrower one is taken if it saves a line. */
@@ -80,8 +85,8 @@ function fewestLines(words, places, measure, width, size) {
 function wrappedDeck(words, request, measure, width, top, firstLine, heads) {
   const size = SIZES.wrapped;
   const h = TALL * size;
-  const rowHeight = 18;
-  const pitch = LINE + Math.max(0, heads - 1) * (rowHeight + 2);
+  const rowHeight = ROW;
+  const pitch = pitchOf(heads);
   const places = shown(words, request.hidesSpecial);
   const boxes = fewestLines(words, places, measure, width, size).map((box) => ({
     ...box,
@@ -149,6 +154,7 @@ export function wrapped(request, measure, width) {
     decks,
     rise: RISE,
     lines,
+    pitch: pitchOf(heads),
     next: box,
     isMirrored: false,
   };

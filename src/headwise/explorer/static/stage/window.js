@@ -5,7 +5,6 @@
  * In: a layout and the tabs of its scene. Out: the part in sight, and which words are in it.
  */
 import { make } from "./dom.js";
-import { LINE, STEP } from "./layout_parts.js";
 import { isInSight } from "./tabs.js";
 
 /** @import {Box, Layout, View} from "./layout.js" */
@@ -29,7 +28,8 @@ const rem = (units) => `${units / 16}rem`;
  * @returns {number | null}
  */
 export function windowHeight(layout, count) {
-  const most = layout.shape === "vertical" ? WORDS * STEP : LINES * LINE + ROOM.below;
+  const isVertical = layout.shape === "vertical";
+  const most = isVertical ? WORDS * layout.pitch : LINES * layout.pitch + ROOM.below;
   return count > LONG && layout.shape !== "line" && layout.height > most ? most : null;
 }
 
@@ -40,7 +40,8 @@ export function windowHeight(layout, count) {
  * @returns {number}
  */
 export function windowTop(box, layout) {
-  const before = layout.shape === "vertical" ? (WORDS / 2) * STEP : LINE + ROOM.above;
+  const isVertical = layout.shape === "vertical";
+  const before = isVertical ? (WORDS / 2) * layout.pitch : layout.pitch + ROOM.above;
   return Math.max(0, box.y - before);
 }
 
