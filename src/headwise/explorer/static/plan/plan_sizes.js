@@ -123,10 +123,10 @@ export function moved(sizes, name, value, asked) {
     next.kv_heads = divisors.filter((kv) => kv <= asked).at(-1) ?? 1;
   }
   if (name === "kv_heads" && next.heads % value) {
-    const divisors = SLIDERS[2].values.filter((kv) => next.heads % kv === 0);
-    next.kv_heads = divisors.reduce((best, kv) =>
-      Math.abs(kv - value) < Math.abs(best - value) ? kv : best,
-    );
+    const divisors = withValue(SLIDERS[2].values, next.heads).filter((kv) => !(next.heads % kv));
+    const isDown = value < sizes.kv_heads;
+    const further = divisors.filter((kv) => (isDown ? kv < value : kv > value));
+    next.kv_heads = (isDown ? further.at(-1) : further[0]) ?? sizes.kv_heads;
   }
   return next;
 }
