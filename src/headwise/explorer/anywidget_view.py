@@ -4,6 +4,7 @@ In: a Session and a text, or a head table. Out: widgets whose `head` and `word` 
 choice and can be set.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,7 +14,7 @@ import anywidget
 import traitlets
 
 from headwise.errors import OptionError
-from headwise.explorer.maps import MapOptions, as_steps, is_small, stack_weights
+from headwise.explorer.maps import MapOptions, as_steps, fits_at_once, stack_weights
 from headwise.explorer.model_facts import role_facts
 from headwise.explorer.notebook_answers import answer_question
 from headwise.explorer.page_files import read_files
@@ -38,8 +39,10 @@ def widget_script(module: str) -> str:
 
 
 def widget_style() -> str:
-    """The stage's styles, without those of the whole page: a notebook has its own."""
-    return joined_style(read_files(), STYLES).replace(":root,\n", "")
+    """The stage's styles, whose colours and fonts hold only inside the widget."""
+    style = joined_style(read_files(), STYLES)
+    style = re.sub(r":root,\s*\[data-theme=.light.\]", "[data-theme]", style)
+    return re.sub(r"\[data-theme", ":is(.hw-notebook, .hv-view)[data-theme", style)
 
 
 def full_names(names: str, counts: Mapping[str, int]) -> str:
@@ -90,7 +93,7 @@ class StageView(anywidget.AnyWidget):
     def _stored_weights(self) -> dict[str, Any]:
         """Weights of every stack by word, if the text is small enough to have them at once."""
         analysis = self._session.read(self._text)
-        if not is_small(analysis):
+        if not fits_at_once(analysis):
             return {}
         stacks = dict.fromkeys(call.stack for call in analysis.calls.values())
         options = MapOptions(is_by_word=bool(analysis.stage.groups))

@@ -28,6 +28,8 @@ import { STEPS } from "./weights.js";
 
 const OTHER_TEXT = "Call headwise.view with another text.";
 const THUMB = 64;
+/** Width in rem below which the stage is vertical: 560 px. */
+const NARROW = 35;
 
 /** @param {TextAnswer} text @param {WeightOptions} options */
 const asFacts = (text, { stack, words, first, values }) => ({
@@ -106,6 +108,7 @@ export function notebookHost(model, state, el) {
     missing: null,
     cannot: { edit: OTHER_TEXT },
     hasKeys: false,
+    narrow: NARROW,
     sentence: (error) => (error instanceof Error ? error.message : String(error)),
     drawn: (name, heads) => Object.assign(el.dataset, { drawn: name, head: heads.join(",") }),
   };
@@ -147,6 +150,7 @@ const small = ({ shape, bytes }) => ({
 /** Draw the widget; returns a function that removes it. @param {{model: Model, el: HTMLElement}} at */
 export function render({ model, el }) {
   const box = make("div", { class: "hw-notebook" });
+  box.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take E, S and the arrows
   el.append(box);
   const state = new SharedState(model);
   const light = () => {
