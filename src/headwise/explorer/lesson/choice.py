@@ -18,7 +18,7 @@ from headwise.watching.calls import AttentionCall
 
 PRONOUNS = frozenset("it he she they him her them".split())
 LINK = 0.3
-"""Least weight on an earlier word for a coreference head to be chosen."""
+"""Least weight on an earlier word for a head to be chosen because of it."""
 LARGEST, RESTING = 0.95, 0.5
 """Largest single weight and largest weight on resting tokens of a head that is easy to read."""
 CLEAR = 0.5
@@ -85,14 +85,19 @@ def _linking_head(
     position: int,
     roles: Mapping[str, Sequence[str]],
 ) -> tuple[AttentionCall, int] | None:
-    """The head with lead role coreference that links the token most to one earlier word."""
-    best, chosen = LINK, None
+    """The head that links a pronoun most to one earlier word, not its neighbour.
+
+    Heads whose lead role is coreference come first.
+    """
+    best, chosen = (False, LINK), None
+    earlier = max(0, position - 1)
     for call in calls:
         for number, row in enumerate(_rows(call, position)):
-            lead = [*roles.get(f"{call.site.layer_name}H{number}", ()), ""][0]
-            weight = float(row[:position].masked_fill(rests[:position], 0).max())
-            if lead == "coreference" and weight >= best:
-                best, chosen = weight, (call, number)
+            lead = next(iter(roles.get(f"{call.site.layer_name}H{number}", ())), "")
+            links = row[:earlier].masked_fill(rests[:earlier], 0)
+            score = (lead == "coreference", float(links.max()) if earlier else 0.0)
+            if score[1] >= LINK and score >= best:
+                best, chosen = score, (call, number)
     return chosen
 
 

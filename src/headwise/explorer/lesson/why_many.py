@@ -184,14 +184,14 @@ def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]
             if sum(facts.layers.values()) > 1
             else prose("This model has only one head, so its one row serves every purpose.")
         ]
-    looks = [
-        prose(
-            f"{row.head.name} gives {percent(row.largest)} to ",
-            _self_or_word(facts, row.largest_word),
-        )
-        for row in rows
-        if row.head is not None
-    ]
+    looks = []
+    for head in sharp_heads(facts):
+        row = facts.every_row[head]
+        top = next(iter(facts.ordinary_words(row)), int(row.argmax()))
+        looks.append(
+            prose(f"{facts.names[head]} gives {percent(float(row[top]))} to ",
+                  _self_or_word(facts, top))
+        )  # fmt: skip
     several = {2: "Two", 3: "Three"}[len(rows)]
     return [
         prose("A head can spend its 100% only once, but ", here, " needs several links at the same "

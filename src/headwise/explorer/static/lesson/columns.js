@@ -34,7 +34,7 @@ export class Columns {
     lines.forEach(({ name, item, title }, line) => {
       if (title) {
         const el = make("div", { class: `lesson-line-title for-${name}` }, ...title);
-        this.el.append(vars(el, { line: 2 * line + 1, column: line + 1 }));
+        this.el.append(vars(el, { place: 2 * line + 1, column: line + 1 }));
       }
       this.items[name] = place.pieces.map((_, at) => {
         const el = item ? item(at) : this.words[at];
@@ -46,7 +46,7 @@ export class Columns {
           el.addEventListener("pointerenter", () => on.point?.(at));
           el.addEventListener("pointerleave", () => on.point?.(null));
         }
-        this.el.append(vars(el, { line: 2 * line + 2, column: line + 1, at: at + 1 }));
+        this.el.append(vars(el, { place: 2 * line + 2, column: line + 1, at: at + 1 }));
         return el;
       });
     });

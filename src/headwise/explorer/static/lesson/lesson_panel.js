@@ -211,7 +211,7 @@ export class LessonPanel {
       tone: place ? look(place, this.lesson).tone : "var(--text)",
       ink: place?.roles?.length ? look(place, this.lesson).tone : "var(--text)",
     });
-    this.form.fill(this.sent?.text ?? "", place === null || this.page.host.get("follow") === "");
+    this.form.fill(this.sent?.text ?? "");
     this.step.removeAttribute("aria-busy");
     this.step.setAttribute("aria-labelledby", "lesson-title");
     const tried = this.tried[this.questionKey(step)];
