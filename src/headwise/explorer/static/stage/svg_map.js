@@ -56,7 +56,104 @@ function shortened(text, measure) {
 }
 
 /**
- * The map of the picture's first head.
+ * Places of the map's rows and columns.
+ * @typedef {object} Plan
+ * @property {number[]} rows words that have a row
+ * @property {string[]} labels of the rows
+ * @property {Map<number, number>} xs left ends, by word that has a column
+ * @property {number} left
+ * @property {number} right
+ * @property {number} cell
+ * @property {number} chosen place of the chosen word's row; -1 if a column is chosen, or none
+ * @property {number} column word of the chosen column; -1 if a row is chosen, or none
+ */
+
+/** Height of the labels above the map. */
+const TOP = 66;
+const FONT = { "font-family": SANS, "font-size": 12 };
+
+/**
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {Measure} measure
+ * @returns {Plan}
+ */
+function plan(picture, side, measure) {
+  const hidden = hiddenOf(picture, side.columns);
+  const rows = side.rows.flatMap(({ kind }, at) => (kind === "special" ? [] : [at]));
+  const columns = side.columns.flatMap((_, at) => (hidden[at] ? [] : [at]));
+  const largest = Math.max(1, rows.length, columns.length);
+  const cell = Math.max(CELL.least, Math.min(CELL.most, Math.floor(ROOM / largest) - CELL.gap));
+  const word = side.word ?? -1;
+  const chosen = picture.isLookedAt ? -1 : rows.indexOf(word);
+  const labels = rows.map((at) => shortened(side.rows[at].text, measure));
+  const named = labels.filter((_, place) => cell >= LABELLED || place === chosen);
+  const left = Math.max(0, ...named.map((label) => measure.label(label, 12, 600))) + 10;
+  const isSpecial = (/** @type {number} */ at) => side.columns[at].kind === "special";
+  /** @type {Map<number, number>} */
+  const xs = new Map();
+  let x = left;
+  columns.forEach((at, place) => {
+    if (place && isSpecial(at) !== isSpecial(columns[place - 1])) x += CELL.apart;
+    xs.set(at, x);
+    x += cell + CELL.gap;
+  });
+  const column = picture.isLookedAt ? word : -1;
+  return { rows, labels, xs, left, right: x - CELL.gap, cell, chosen, column };
+}
+
+/**
+ * Labels of rows and columns. Small cells have them at the chosen row and its targets only.
+ * @param {Plan} plan
+ * @param {Side} side
+ * @param {ArrayLike<number>[]} shares
+ * @param {Measure} measure
+ * @returns {Shape[]}
+ */
+function labelShapes({ rows, labels, xs, left, cell, chosen, column }, side, shares, measure) {
+  const { soft } = GROUNDS.light;
+  const isLabelled = cell >= LABELLED;
+  const beside = rows.flatMap((_, place) => {
+    const own = place === chosen;
+    const y = TOP + place * (cell + CELL.gap) + cell / 2 + 4;
+    const look = {
+      fill: own ? side.heads[0].colour : soft,
+      "font-weight": own ? 600 : 400,
+      "text-anchor": "end",
+    };
+    const at = { x: left - 8, y };
+    return own || isLabelled ? [shape("text", { ...at, ...look, ...FONT }, labels[place])] : [];
+  });
+  const above = [...xs].flatMap(([at, x]) => {
+    const isTarget = chosen >= 0 && rounded(shares[rows[chosen]][at]) >= DRAWN;
+    if (!isLabelled && !isTarget && at !== column) return [];
+    const transform = `translate(${x + cell / 2 + 3} ${TOP - 6}) rotate(-50)`;
+    const label = shortened(side.columns[at].text, measure);
+    return [shape("text", { transform, fill: soft, ...FONT }, label)];
+  });
+  return [...beside, ...above];
+}
+
+/**
+ * The line around the chosen row or column.
+ * @param {Plan} plan
+ * @returns {Shape[]}
+ */
+function outline({ rows, xs, left, right, cell, chosen, column }) {
+  const line = { rx: 5, fill: "none", stroke: GROUNDS.light.text, "stroke-width": 1.6 };
+  const step = cell + CELL.gap;
+  const x = xs.get(column);
+  if (chosen >= 0) {
+    const place = { x: left - 3, y: TOP + chosen * step - 2.5 };
+    return [shape("rect", { ...place, width: right - left + 6, height: cell + 5, ...line })];
+  }
+  if (x === undefined) return [];
+  const size = { width: cell + 5, height: rows.length * step + 5 };
+  return [shape("rect", { x: x - 2.5, y: TOP - 3, ...size, ...line })];
+}
+
+/**
+ * The map of the picture's first head; null if it is large or not all of it is known.
  * @param {Picture} picture in light colours
  * @param {Measure} measure
  * @returns {Drawn | null}
@@ -66,74 +163,24 @@ export function mapShape(picture, measure) {
   const isLarge = Math.max(side.rows.length, side.columns.length) > MOST;
   const shares = isLarge ? null : sharesOf(picture, side);
   if (!shares) return null;
+  const places = plan(picture, side, measure);
+  const { rows, xs, right, cell } = places;
+  if (!rows.length || !xs.size) return null;
   const [head] = side.heads;
-  const hidden = hiddenOf(picture, side.columns);
-  const rows = side.rows.flatMap(({ kind }, at) => (kind === "special" ? [] : [at]));
-  const columns = side.columns.flatMap((_, at) => (hidden[at] ? [] : [at]));
-  if (!rows.length || !columns.length) return null;
-  const largest = Math.max(rows.length, columns.length);
-  const cell = Math.max(CELL.least, Math.min(CELL.most, Math.floor(ROOM / largest) - CELL.gap));
-  const step = cell + CELL.gap;
-  const isLabelled = cell >= LABELLED;
-  const font = { "font-family": SANS, "font-size": 12 };
-  const { soft, text } = GROUNDS.light;
   const rests = restsOf(picture, side, head);
-  const special = side.columns.map(({ kind }) => kind === "special");
-  const grey = special.map(
-    (isSpecial, at) => rests[at] || (isSpecial && !isRestingRole(head.role)),
-  );
-  const labels = rows.map((at) => shortened(side.rows[at].text, measure));
-  const chosen = picture.isLookedAt ? -1 : rows.indexOf(side.word ?? -1);
-  const column = picture.isLookedAt ? side.word : null;
-  const strong = side.columns.map(
-    (_, at) => chosen >= 0 && rounded(shares[rows[chosen]][at]) >= DRAWN,
-  );
-  const named = labels.filter((_, place) => isLabelled || place === chosen);
-  const left = Math.max(0, ...named.map((label) => measure.label(label, 12, 600))) + 10;
-  const top = 66;
-  /** @type {Map<number, number>} */
-  const xs = new Map();
-  let x = left;
-  columns.forEach((at, place) => {
-    const before = columns[place - 1];
-    if (place && special[at] !== special[before]) x += CELL.apart;
-    xs.set(at, x);
-    x += step;
-  });
   const cells = rows.flatMap((row, place) =>
-    columns.map((column) => {
-      const colour = grey[column] ? GROUNDS.light.rest : head.colour;
-      const fill = mix("light", colour, shares[row][column]);
-      const where = { x: xs.get(column), y: top + place * step, width: cell, height: cell };
-      return shape("rect", { ...where, rx: 2, fill });
+    [...xs].map(([column, x]) => {
+      const isSpecial = side.columns[column].kind === "special";
+      const isGrey = rests[column] || (isSpecial && !isRestingRole(head.role));
+      const fill = mix("light", isGrey ? GROUNDS.light.rest : head.colour, shares[row][column]);
+      const y = TOP + place * (cell + CELL.gap);
+      return shape("rect", { x, y, width: cell, height: cell, rx: 2, fill });
     }),
   );
-  const right = x - CELL.gap;
-  const rowLabels = rows.flatMap((_, place) => {
-    const own = place === chosen;
-    const at = { x: left - 8, y: top + place * step + cell / 2 + 4, "text-anchor": "end" };
-    const look = { fill: own ? head.colour : soft, "font-weight": own ? 600 : 400 };
-    return own || isLabelled ? [shape("text", { ...at, ...look, ...font }, labels[place])] : [];
-  });
-  const columnLabels = columns.flatMap((at) => {
-    if (!isLabelled && !strong[at] && at !== column) return [];
-    const [cx, cy] = [(xs.get(at) ?? 0) + cell / 2 + 3, top - 6];
-    const turn = `translate(${cx} ${cy}) rotate(-50)`;
-    const label = shortened(side.columns[at].text, measure);
-    return [shape("text", { transform: turn, fill: soft, ...font }, label)];
-  });
-  const height = top + rows.length * step;
-  const line = { rx: 5, fill: "none", stroke: text, "stroke-width": 1.6 };
-  const across = { x: left - 3, y: top + chosen * step - 2.5, width: right - left + 6 };
-  const down = { x: (xs.get(column ?? -1) ?? 0) - 2.5, y: top - 3, width: cell + 5 };
-  const outline = [
-    ...(chosen >= 0 ? [shape("rect", { ...across, height: cell + 5, ...line })] : []),
-    ...(xs.has(column ?? -1)
-      ? [shape("rect", { ...down, height: height - top + 5, ...line })]
-      : []),
-  ];
-  const parts = [...cells, ...rowLabels, ...columnLabels, ...outline];
-  return { shape: shape("g", { class: "hw-map" }, ...parts), width: right, height };
+  const labels = labelShapes(places, side, shares, measure);
+  const height = TOP + rows.length * (cell + CELL.gap);
+  const whole = shape("g", { class: "hw-map" }, ...cells, ...labels, ...outline(places));
+  return { shape: whole, width: right, height };
 }
 
 /**
