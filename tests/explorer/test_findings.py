@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headwise.explorer import shipped_scans
 from headwise.explorer.api_types import Finding, TextAnswer
 from headwise.explorer.findings import TextLinks, scan_findings
 from headwise.explorer.maps import MapOptions, map_weights
@@ -240,7 +241,7 @@ def test_another_or_a_changed_model_has_no_shipped_scan() -> None:
 
 
 def test_another_version_has_no_shipped_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.__version__", "9.9.9")
+    monkeypatch.setattr(shipped_scans, "version", lambda _: "9.9.9")
     assert shipped_scan(minilm().scored, is_fresh=True) is None
 
 

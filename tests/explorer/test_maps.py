@@ -14,7 +14,7 @@ from headwise.explorer.api_requests import BarsQuery
 from headwise.explorer.maps import (
     STEPS,
     MapOptions,
-    is_small,
+    fits_at_once,
     map_axes,
     map_bars,
     map_cells,
@@ -166,9 +166,9 @@ def test_bars_have_the_largest_share_of_every_block(by: bool, size: int) -> None
 
 
 def test_weights_of_a_long_text_are_not_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_small(animal())
+    assert fits_at_once(animal())
     monkeypatch.setattr(maps, "MAX_SMALL", 72 * 16 * 16 - 1)
-    assert not is_small(animal())
+    assert not fits_at_once(animal())
     with pytest.raises(OptionError, match=r"18,432.* 18,431"):
         stack_weights(animal(), "", MapOptions())
     assert stack_weights(animal(), "", MapOptions(is_by_word=True)).shape == (72, 14, 14)

@@ -57,7 +57,7 @@ def explore_command(  # noqa: PLR0913 - one parameter per option
     if export is None:
         unused = {"--text": text, "--swap": swap, "--force": force}
         options.refuse("only a file written with --export uses them", unused)
-        _serve(model, load, port, opens=opens)
+        _serve(load, port, opens=opens)
     elif text is None:
         raise OptionError('--export needs a sentence: give one, as in --text "The cat sat."')
     else:
@@ -65,14 +65,20 @@ def explore_command(  # noqa: PLR0913 - one parameter per option
         _save(load, (text, swap), export, force=force)
 
 
-def _serve(model: str, load: Callable[[], "Session"], port: int | None, *, opens: bool) -> None:
-    """Serve the page until interrupted."""
+def _serve(load: Callable[[], "Session"], port: int | None, *, opens: bool) -> None:
+    """Serve the page at once, print its address when the model is loaded, until interrupted."""
     from headwise.explorer.serve import address, open_socket, serve
     from headwise.views.terminal import quiet_console, say
 
     with open_socket(port) as sock:
-        say(quiet_console(), f"{model} is at {address(sock)}  (Ctrl-C stops it)")
-        serve(load, sock, opens=opens)
+
+        def start() -> "Session":
+            session = load()
+            name = session.scored.name
+            say(quiet_console(), f"{name} is at {address(sock)}  (Ctrl-C stops it)")
+            return session
+
+        serve(start, sock, opens=opens)
 
 
 def _save(

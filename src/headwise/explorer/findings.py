@@ -157,7 +157,7 @@ def _best(links: TextLinks, heads: Collection[HeadId], source: int | None = None
 
 
 def first_finding(analysis: TextAnalysis, findings: list[Finding], head: HeadId) -> Finding:
-    """What the page opens on: the first finding, or the strongest link of `head`."""
+    """The finding that the page opens on: the first one, or the strongest link of `head`."""
     if findings and findings[0].kind == "link":
         return findings[0]
     links = TextLinks(analysis)

@@ -251,7 +251,7 @@ def stack_layers(analysis: TextAnalysis, stack: str) -> list[str]:
     return layers
 
 
-def is_small(analysis: TextAnalysis) -> bool:
+def fits_at_once(analysis: TextAnalysis) -> bool:
     """Whether the weights of all heads between all pieces may be sent at once."""
     calls = analysis.calls.values()
     return sum(call.num_heads * call.num_queries * call.num_keys for call in calls) <= MAX_SMALL

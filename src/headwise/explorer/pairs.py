@@ -9,13 +9,13 @@ from difflib import SequenceMatcher
 from headwise.explorer.api_types import StageWord
 
 
-def align(first: Sequence[StageWord], second: Sequence[StageWord]) -> list[list[int | None]]:
+def align_words(first: Sequence[StageWord], second: Sequence[StageWord]) -> list[list[int | None]]:
     """Pairs of indices of corresponding words, in order; None for a word without a partner.
 
     Equal words correspond, and words that were replaced by as many others.
 
     >>> words = [[StageWord(text, True, "word") for text in each] for each in ("abd", "acdd")]
-    >>> align(*words)
+    >>> align_words(*words)
     [[0, 0], [1, 1], [2, 2], [None, 3]]
     """
     one, other = ([word.text for word in words] for words in (first, second))

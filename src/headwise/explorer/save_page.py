@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import torch
@@ -77,8 +78,6 @@ def saved_data(
     session: "Session", wanted: PageRequest, progress: Progress = no_progress
 ) -> SavedPage:
     """Everything that a saved page shows."""
-    import headwise
-
     about = session.about()
     swap, is_open = wanted.swap, wanted.swap is not None
     if swap is None and about.pair is not None and wanted.text == about.pair.text:
@@ -93,13 +92,13 @@ def saved_data(
     texts = [each for each in (text, other) if each is not None]
     opens_pair = {"swap": swap} if is_open and other is not None and swap is not None else {}
     return SavedPage(
-        version=headwise.__version__,
+        version=version("headwise"),
         about=replace(about, other_texts=[], lesson_pair=None),
         text=text,
         pair=pair,
         weights={each.name: _weights(session, each) for each in texts},
         state=opens_pair | dict(wanted.state),
-        missing=_missing(about, headwise.__version__),
+        missing=_missing(about, version("headwise")),
     )
 
 

@@ -78,11 +78,14 @@ def explore(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"
         )
-    name = model if isinstance(model, str) else getattr(model, "name", type(model).__name__)
-    with open_socket(port) as sock:
-        print(f"{name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
-        with suppress(KeyboardInterrupt):
-            serve(lambda: start_session(model, tokenizer, options), sock, opens=opens)
+    with open_socket(port) as sock, suppress(KeyboardInterrupt):
+
+        def start() -> "Session":
+            session = start_session(model, tokenizer, options)
+            print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
+            return session
+
+        serve(start, sock, opens=opens)
 
 
 def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":

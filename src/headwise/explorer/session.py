@@ -8,17 +8,17 @@ import shlex
 import threading
 from dataclasses import replace
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 from torch import Tensor
 
-import headwise
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer import api_types as api
 from headwise.explorer.api_requests import MAX_TEXTS
 from headwise.explorer.findings import first_finding, text_findings
 from headwise.explorer.jobs import Job
-from headwise.explorer.maps import is_small, stack_axes
+from headwise.explorer.maps import fits_at_once, stack_axes
 from headwise.explorer.model_facts import (
     BUILTIN_SWAP,
     BUILTIN_TEXT,
@@ -36,7 +36,7 @@ from headwise.explorer.model_facts import (
     model_title,
     role_facts,
 )
-from headwise.explorer.pairs import align
+from headwise.explorer.pairs import align_words
 from headwise.explorer.shipped_scans import shipped_scan
 from headwise.explorer.stage_words import Tokens, read_stage_text
 from headwise.explorer.text_analysis import (
@@ -136,7 +136,7 @@ class Session:
         return api.ModelAnswer(
             name=name,
             title=model_title(name),
-            version=headwise.__version__,
+            version=version("headwise"),
             loads_as=arguments if "source" in self.scored.about else None,
             kind="similarity" if is_embedding else "prediction",
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
@@ -198,7 +198,7 @@ class Session:
             stacks={stack: stack_axes(analysis, layer) for stack, layer in layer_of_stack.items()},
             why_no_words=analysis.stage.why_no_words,
             rests_on_first=analysis.rests_on_first,
-            is_small=is_small(analysis),
+            is_small=fits_at_once(analysis),
             tokens=analysis.batch.num_tokens,
             left_out=analysis.left_out,
             is_models_limit=self.is_models_limit,
@@ -234,10 +234,10 @@ class Session:
         """Two texts, and which words of the one are also in the other."""
         first, second = (self.text_answer(each, progress) for each in (text, other))
         axes = [next(iter(answer.stacks.values())) for answer in (first, second)]
-        pieces = align(*(stack.pieces.rows for stack in axes))
+        pieces = align_words(*(stack.pieces.rows for stack in axes))
         words = [stack.words.rows for stack in axes if stack.words]
         return api.PairAnswer(
-            first, second, api.Aligned(align(*words) if len(words) == 2 else [], pieces)
+            first, second, api.Aligned(align_words(*words) if len(words) == 2 else [], pieces)
         )
 
     def start(self, name: str) -> None:

@@ -6,6 +6,7 @@ tables.
 """
 
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ def shipped_scan(loaded: LoadedModel, *, is_fresh: bool = False) -> HeadTable | 
 
     `is_fresh` says that the model was just loaded from its file, so its weights are unchanged.
     """
-    import headwise
     from headwise.models.embedded import MODELS
     from headwise.models.fingerprint import digest_weights
 
@@ -35,7 +35,7 @@ def shipped_scan(loaded: LoadedModel, *, is_fresh: bool = False) -> HeadTable | 
     if not path.is_file():
         return None
     table = HeadTable.read(path)
-    same = [table.about["headwise"] == headwise.__version__]
+    same = [table.about["headwise"] == version("headwise")]
     for fact in ("sha256", "class", "dtype"):
         same.append(table.about["loaded"][fact] == loaded.about.get(fact))
     if "kept" in loaded.about or not all(same):
