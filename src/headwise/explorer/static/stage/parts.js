@@ -20,6 +20,8 @@ import { Tools } from "./tools.js";
 /** Widths of the view in rem below which it takes the 1024 order, and the phone's. */
 const WIDE = 69,
   MIDDLE = 41;
+/** Width in rem below which map and grid are one below the other, so that maps stay readable. */
+const STACKED = 54;
 /** Width in px of the grid's column. */
 const GRID_COLUMN = 548;
 
@@ -187,6 +189,7 @@ export class Parts {
     if (!width) return;
     const size =
       width >= WIDE ? "wide" : width >= (this.view.host.narrow ?? MIDDLE) ? "middle" : "narrow";
+    this.root.classList.toggle("hv-stacked", size === "middle" && width < STACKED);
     if (size === this.size) return;
     this.size = size;
     this.arrange();

@@ -82,7 +82,7 @@ export class Tools {
     /** The open menu, and the button that opened it. @type {{menu: HTMLElement, button: HTMLElement} | null} */
     this.open = null;
     this.outside = (/** @type {Event} */ event) => {
-      if (this.open && !el.contains(/** @type {Node} */ (event.target))) this.shut();
+      if (this.open && !event.composedPath().includes(el)) this.shut();
     };
     document.addEventListener("pointerdown", this.outside);
     el.addEventListener("keydown", (event) => {
