@@ -26,7 +26,9 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-expect.set_options(timeout=60_000)  # tests must pass on a busy machine
+WAIT = int(os.environ.get("HEADWISE_WAIT", "60000"))
+"""Milliseconds to wait for the page: tests must pass on a busy machine."""
+expect.set_options(timeout=WAIT)
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -78,7 +80,7 @@ def page_at(
     base = address.split("#")[0]
     context = browser.new_context(viewport=size, color_scheme=scheme, **options)  # type: ignore[arg-type]
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(WAIT)
     page.on(
         "console", lambda message: wrong.append(message.text) if message.type == "error" else None
     )

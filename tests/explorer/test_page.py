@@ -50,7 +50,9 @@ def test_the_page_opens_on_a_head_with_a_story(chrome: Browser, site: str) -> No
         )
         expect(page.locator(".hv-sub")).to_contain_text(sub)
         expect(page.locator(".hv-pill")).to_have_text(["Ccoreference", "Ysyntactic"])
-        expect(page.locator("#model .long")).to_have_text("all-MiniLM-L6-v2 · 6 layers × 12 heads")
+        expect(page.locator("#model .long")).to_have_text(
+            "all-MiniLM-L6-v2 · 6 layers \u00d7 12 heads"
+        )
         assert page.evaluate("location.hash") == ""
         here = page.locator(LIST.format("this", "sentence")).locator("li")
         expect(here).to_contain_text(["links it to animal", "links it to tired", "too wide?"])
