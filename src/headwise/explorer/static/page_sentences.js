@@ -4,7 +4,7 @@
 /** @import {ModelAnswer, TextAnswer} from "./types.js" */
 
 import * as api from "./api.js";
-import { EMPTY } from "./stage/sentences.js";
+import { EMPTY, ONE_WORD } from "./stage/sentences.js";
 
 /**
  * The model's name and size for wide, narrower and small windows.
@@ -53,7 +53,5 @@ export function summary(answer, seconds, isLong) {
 export function refusal(text, error) {
   if (!text.trim()) return EMPTY;
   if (!error.message.includes("too little text")) return api.sentence(error);
-  return /\s/.test(text.trim())
-    ? "This is too little text: write at least two words."
-    : "One word is too little: write at least two.";
+  return /\s/.test(text.trim()) ? "This is too little text: write at least two words." : ONE_WORD;
 }

@@ -85,7 +85,7 @@ export class View {
   change(changed) {
     const pointed = ["head", "word", "text", "swap", "words"].some((key) => changed.has(key));
     if (pointed) this.hover = NO_HOVER;
-    if (changed.has("text") || changed.has("reading")) this.editing.end();
+    if (changed.has("text")) this.editing.end();
     if (["text", "head", "word"].some((key) => changed.has(key))) this.error = "";
     this.load();
     this.show();

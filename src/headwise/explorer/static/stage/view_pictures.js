@@ -173,7 +173,7 @@ function shadeValues(column, names, theme) {
       const value = column[at];
       if (value === null) return [name, { fill: "", ink: "", words: "not measured" }];
       const share = (value - low) / (high - low || 1);
-      const fill = mix(theme, GROUNDS[theme].text, share ** 2 * 0.9);
+      const fill = mix(theme, GROUNDS[theme].text, 0.75 * share ** 2);
       return [name, { fill, ink: ink(fill, theme, 1), words: format(value) }];
     }),
   );
