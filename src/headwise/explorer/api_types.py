@@ -468,7 +468,7 @@ ANSWERS = (
         FoundHeadsAnswer,
         JobAnswer,
         PlanAnswer,
-        HeadChoiceAnswer,
+        LoadedPlanAnswer, HeadChoiceAnswer,
     ),
 )
 """Answers that the page reads; the lesson's are in lesson/figures.py."""

@@ -145,6 +145,11 @@ export interface LessonPair {
   candidates: number[];
 }
 
+export interface LoadedPlanAnswer {
+  plan: PlanAnswer | null;
+  why: string | null;
+}
+
 export interface MapCells {
   rows: number[];
   keys: number[];

@@ -5,7 +5,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { cosine, readable, sentencePairs } from "./whatif_sentences.js";
+import { cosine, isLineBreak, sentencePairs } from "./whatif_sentences.js";
 
 /** Most rows of bars. */
 const ROWS = 6;
@@ -20,8 +20,8 @@ const ROWS = 6;
 export function predictionRows({ names, before, after }) {
   /** @type {Row[]} */
   const rows = names.map((label, at) => ({
-    label: readable(label),
-    isWord: true,
+    label: isLineBreak(label) ? "new line" : label,
+    isWord: !isLineBreak(label),
     before: before[at],
     after: after[at],
   }));
@@ -51,9 +51,9 @@ export class Bars {
 
   /**
    * @param {string} title @param {string} changed  "3 off", or "" if no head is changed
-   * @param {Row[]} rows @param {string[]} remarks
+   * @param {Row[]} rows @param {boolean} isCosine @param {string[]} remarks
    */
-  show(title, changed, rows, remarks) {
+  show(title, changed, rows, isCosine, remarks) {
     const key = (/** @type {string} */ kind, /** @type {string} */ text) =>
       make("span", { class: "wi-key" }, make("span", { class: `wi-swatch wi-${kind}` }), text);
     this.title.replaceChildren(
@@ -62,7 +62,7 @@ export class Bars {
       ...(changed ? [" ", key("after", changed)] : []),
     );
     const most = Math.max(1e-9, ...rows.map((row) => Math.max(row.before, row.after)));
-    const print = rows[0]?.isWord ? percent : cosine;
+    const print = isCosine ? cosine : percent;
     const bar = (/** @type {string} */ kind, /** @type {number} */ value) => {
       const line = make("span", { class: `wi-bar wi-${kind}` });
       line.style.setProperty("--share", String(Math.max(0, value) / most));

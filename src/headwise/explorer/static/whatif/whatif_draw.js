@@ -12,7 +12,7 @@ import * as gates from "./gates.js";
 import { firstGenerated } from "./generated.js";
 import { describeCut } from "./keeping.js";
 import { chosenWord, stagePicture } from "./whatif_picture.js";
-import { predictionHead, readable, similarityHead } from "./whatif_sentences.js";
+import { isLineBreak, predictionHead, similarityHead } from "./whatif_sentences.js";
 
 const TITLES = {
   next: "Next word",
@@ -77,7 +77,7 @@ function drawHead(panel, factors) {
   const rows = prediction ? predictionRows(prediction) : similarity && similarityRows(similarity);
   const title = prediction ? TITLES[prediction.what] : "Cosine of two sentences";
   const masked = prediction?.what === "masked" ? [`${prediction.title}.`] : [];
-  panel.bars.show(title, changedName(factors), rows ?? [], [...masked, ...remarks]);
+  panel.bars.show(title, changedName(factors), rows ?? [], !prediction, [...masked, ...remarks]);
   document.body.dataset.outcome = String(answer.heads_off);
   document.body.dataset.random = random ? String(random.heads.length) : "";
 }
@@ -175,13 +175,16 @@ function changedName(factors) {
   return [...(off ? [`${off} off`] : []), ...(scaled ? [`${scaled} scaled`] : [])].join(", ");
 }
 
+/** A word in the box. @param {string} name */
+const boxed = (name) => (isLineBreak(name) ? "\u21b5" : name);
+
 /**
  * The box at the end of the sentence.
  * @param {{names: string[], before: number[], after: number[]}} prediction
  */
 function nextWord({ names, before, after }) {
   const likeliest = (/** @type {number[]} */ shares) =>
-    readable(names[shares.indexOf(Math.max(...shares))]);
+    boxed(names[shares.indexOf(Math.max(...shares))]);
   const [old, text] = [likeliest(before), likeliest(after)];
   return { text, before: old === text ? null : old };
 }

@@ -8,7 +8,7 @@
 import * as api from "../api.js";
 import { TextData } from "../stage/data.js";
 import { allHeads, chosenHeads, hasHead } from "../stage/frame.js";
-import { Grid } from "../stage/grid.js";
+import { Grid, gridShape } from "../stage/grid.js";
 import { Legend } from "../stage/legend.js";
 import { Stage } from "../stage/stage.js";
 import { Answers } from "./answers.js";
@@ -22,6 +22,9 @@ import { build } from "./whatif_dom.js";
 import { draw, drawStage } from "./whatif_draw.js";
 import { switches } from "./whatif_picture.js";
 
+/** Widths in px of the grid's labels and of its largest cells. */
+const GRID_LABEL = 30,
+  GRID_CELL = 43;
 /** A sentence whose next word a causal model knows (https://arxiv.org/abs/2211.00593). */
 const EXAMPLE = "When Mary and John went to the store, John gave a drink to";
 
@@ -92,6 +95,8 @@ export class WhatIfPanel {
 
   connect() {
     const { parts, about, host } = this;
+    const wide = (GRID_LABEL + GRID_CELL * gridShape(about.layers).across) / 16;
+    this.el.style.setProperty("--wi-grid", `${Math.min(47.25, Math.max(34, wide))}rem`);
     parts.sentences.hidden = about.kind !== "similarity";
     parts.change.hidden = about.kind === "similarity"; // the list of sentences changes it
     parts.search.hidden = about.kind === "similarity";

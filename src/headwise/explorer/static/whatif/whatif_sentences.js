@@ -17,11 +17,11 @@ export const SUBJECTS = {
 /** Change of a cosine that is worth a headline. */
 const MOVED = 0.005;
 
-/** A predicted token as readers know it. @param {string} name */
-export const readable = (name) => (/^(\\n)+$/.test(name) ? "new line" : name);
+/** Whether a predicted token ends a line. @param {string} name */
+export const isLineBreak = (name) => /^(\\n)+$/.test(name);
 
 /** @param {string} name @returns {Part} */
-const word = (name) => ({ word: readable(name), colour: "" });
+const word = (name) => (isLineBreak(name) ? "a new line" : { word: name, colour: "" });
 
 /** @param {number} count */
 const counted = (count) => (count === 10 ? "ten" : inWords(count));
