@@ -30,7 +30,7 @@ const counted = (count) => (count === 10 ? "ten" : inWords(count));
 const heads = (count) => `${counted(count)} ${count === 1 ? "head" : "heads"}`;
 
 /** @param {number} draws */
-const times = (draws) => (draws === 1 ? "once" : `${counted(draws)} times`);
+const times = (draws) => ["never", "once", "twice"][draws] ?? `${counted(draws)} times`;
 
 /** @param {number[]} values */
 const highest = (values) => values.indexOf(Math.max(...values));
