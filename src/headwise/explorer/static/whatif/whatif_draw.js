@@ -143,6 +143,7 @@ function drawGrid(panel, factors) {
   if (!data) return;
   const theme = host.theme();
   const roles = rolesOf(about);
+  const only = host.get("only") || null;
   fill(parts.gridTitle, [`All ${panel.all.toLocaleString("en")} heads`]);
   const hint = document.createElement("span");
   hint.textContent = " click one, a layer\u2019s number, or drag over several";
@@ -151,7 +152,7 @@ function drawGrid(panel, factors) {
     facts: about.roles,
     roles,
     chosen: [panel.head()],
-    only: panel.only,
+    only,
     theme,
     colours: {
       own: (role) => roleColour(host, role),
@@ -165,7 +166,7 @@ function drawGrid(panel, factors) {
     off: new Set(gates.offHeads(factors)),
     factors: new Map([...factors].filter(([, factor]) => factor !== 0)),
   });
-  panel.legend.show(about.roles, roles, theme, panel.only);
+  panel.legend.show(about.roles, roles, theme, only);
 }
 
 /** "3 off", "2 off, 1 scaled". @param {gates.Factors} factors */

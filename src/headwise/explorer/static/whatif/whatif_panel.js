@@ -50,8 +50,6 @@ export class WhatIfPanel {
     this.textName = "";
     /** What the pointer is on. @type {{word: number | null, head: string | null}} */
     this.hovered = { word: null, head: null };
-    /** @type {string | null} */
-    this.only = null;
     /** A sentence on saved cuts, until something changes. */
     this.kept = "";
     /** Waits until a headline is read out. */
@@ -75,10 +73,7 @@ export class WhatIfPanel {
       },
       "Heads to switch off",
     );
-    this.legend = new Legend(parts.legend, (role) => {
-      this.only = role;
-      this.draw();
-    });
+    this.legend = new Legend(parts.legend, (role) => host.set({ only: role ?? "" }, "push"));
     this.bars = new Bars(parts.bars);
     this.generated = new Generated(parts.generated, (side) =>
       host.set({ line: side, word: "" }, "push"),
