@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from headwise.errors import HeadwiseError, OptionError
+from headwise.errors import HeadwiseError
 from headwise.explorer import api_types as api
 from headwise.explorer.api_requests import MAX_TEXTS
 from headwise.explorer.findings import first_finding, text_findings
@@ -48,6 +48,7 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
+from headwise.explorer.text_models import check_reads_text, reading_text
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
@@ -83,16 +84,13 @@ class Session:
 
         `is_fresh` says that the model was just loaded from its file.
         """
-        if scored.tokenizer is None:
-            raise OptionError(
-                f"{scored.name} has no tokenizer, which the explorer needs to read text: pass one"
-            )
+        check_reads_text(scored)
         self.scored, self.analyses = scored, AnalysisCache()
         self.baselines: dict[tuple[str, ...], Tensor] = {}
         """Outputs of the unchanged model, for compare_gated."""
         self._reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
         inputs = self._reader.batch(self._reader.windows(["a b c d"])[:1], scored.device).inputs
-        with in_evaluation(scored.model):
+        with in_evaluation(scored.model), reading_text(scored):
             self.counts = count_heads(scored.model, inputs)
         check_heads_left(scored.name, self.counts)
         limit = token_limit(scored.tokenizer, scored.model.config)
