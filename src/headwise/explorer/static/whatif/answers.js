@@ -10,6 +10,8 @@ import { TOKENS } from "./generated.js";
 /** Milliseconds without a change before the model is asked, and before random heads are drawn. */
 const REST = 40,
   REST_RANDOM = 150;
+/** Random heads wait for the maps of a long text, for at most this number of rests. */
+const MOST_RESTS = 200;
 /** Random draws. */
 const DRAWS = 10;
 
@@ -17,8 +19,12 @@ const DRAWS = 10;
 /** @typedef {"generate" | "search"} Work */
 
 export class Answers {
-  /** @param {() => void} changed @param {(error: unknown) => void} failed */
-  constructor(changed, failed) {
+  /**
+   * @param {() => boolean} isReady whether the model has nothing more urgent to compute
+   * @param {() => void} changed @param {(error: unknown) => void} failed
+   */
+  constructor(isReady, changed, failed) {
+    this.isReady = isReady;
     this.changed = changed;
     this.failed = failed;
     /** @type {WhatIfAnswer | null} */
@@ -73,7 +79,9 @@ export class Answers {
       this.random = null;
       this.changed();
       if (!Object.keys(body.gates).length) return;
-      await new Promise((done) => setTimeout(done, REST_RANDOM));
+      let rests = 0;
+      do await new Promise((done) => setTimeout(done, REST_RANDOM));
+      while (!signal.aborted && !this.isReady() && ++rests < MOST_RESTS);
       if (signal.aborted) return;
       const random = await api.post("/api/whatif/random", { ...body, draws: DRAWS }, signal);
       if (signal.aborted) return;

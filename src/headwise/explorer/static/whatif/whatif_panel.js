@@ -39,6 +39,7 @@ export class WhatIfPanel {
     this.parts = build(el);
     this.el = el;
     this.answers = new Answers(
+      () => this.data?.isReady([this.head()]) ?? false,
       () => this.draw(),
       (error) => page.fail(error),
     );
