@@ -217,6 +217,7 @@ def test_a_search_finds_heads_and_says_so(chrome: Browser, causal: str) -> None:
             f"{', '.join(found)} · found by a search on this sentence"
         )
         expect(page.locator(".wi-sub")).to_contain_text("picked at random, ten times")
+        expect(page.locator(".wi-sub")).to_contain_text("A search chose these heads on this very")
         page.reload()
         outcome(page, len(found))
         expect(page.locator(".wi-kicker")).to_contain_text("found by a search")
@@ -352,6 +353,18 @@ def test_masked_and_other_models_predict_without_a_box(chrome: Browser) -> None:
         expect(page.locator(".wi-headline")).to_contain_text("The masked word")
         expect(page.locator("#whatif")).to_contain_text("at the last word, 'w31', masked")
         expect(page.locator("#whatif button:text-is('Generate')")).to_be_hidden()
+
+
+def test_long_texts_show_the_links_of_their_last_word(chrome: Browser) -> None:
+    words = " ".join(f"w{7 + place % 90}" for place in range(130))
+    with (
+        served(tiny_session("gpt2")) as base,
+        page_at(chrome, f"{base}#panel=whatif&text={words}&off=L0H1") as page,
+    ):
+        outcome(page, 1)
+        expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L0H1 looked")
+        expect(page.locator(".wi-stage .hw-window")).to_be_visible()
+        assert page.locator(".wi-stage [data-word]").last.bounding_box() is not None
 
 
 @pytest.mark.slow

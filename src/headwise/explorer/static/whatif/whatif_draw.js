@@ -21,6 +21,7 @@ const TITLES = {
   class: "Class",
 };
 const GENERATED = "Underlined: generated words. The arcs show the model with all heads on";
+const FOUND = " A search chose these heads on this very sentence: try them on another.";
 /** Milliseconds before a screen reader hears a new headline. */
 const SPOKEN = 400;
 
@@ -69,9 +70,11 @@ function drawHead(panel, factors) {
   if (!shown) return;
   fill(parts.headline, shown.headline);
   const waits = factors.size && !random;
+  const isFound = factors.size && panel.host.get("found");
   fill(parts.sub, [
     ...shown.sub,
     waits ? " Random heads are being switched for comparison \u2026" : "",
+    isFound && !waits ? FOUND : "",
   ]);
   speak(panel, `${plain(shown.headline)}. ${plain(shown.sub)}`);
   const rows = prediction ? predictionRows(prediction) : similarity && similarityRows(similarity);
