@@ -12,6 +12,8 @@ import { fromBase64, storedWeights } from "./stored_weights.js";
 import { mount } from "./view.js";
 
 const NEEDS = "Needs the model, which a saved page does not have.";
+/** Width in rem below which the stage is vertical inside another page, where it has less room. */
+const INSIDE = 35;
 /** Switches that would need other weights. */
 const FIXED = ["words", "first", "values"];
 const NO_PAIR = "This file has no other sentence to compare with.";
@@ -46,6 +48,7 @@ export function savedHost(saved, state, theme) {
     missing: saved.missing,
     cannot: Object.fromEntries(["edit", "swap", ...FIXED].map((key) => [key, NEEDS])),
     hasKeys: true,
+    narrow: window.parent === window ? undefined : INSIDE,
     sentence: (error) => (error instanceof Error ? error.message : String(error)),
     drawn: (name, heads) => Object.assign(document.body.dataset, { drawn: name, head: heads }),
   };
