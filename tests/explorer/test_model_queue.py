@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headwise.explorer import jobs as jobs_module
+from headwise.explorer.api_types import ProgressAnswer
 from headwise.explorer.jobs import Busy, ModelQueue
 from headwise.progress import Progress, StopWork
 
@@ -51,6 +52,27 @@ def test_requests_are_computed_one_at_a_time_and_all_are_answered() -> None:
         return answers
 
     assert asyncio.run(many()) == [7] * 12 and most == 1
+
+
+def test_progress_states_the_work_in_words() -> None:
+    seen: list[ProgressAnswer] = []
+
+    async def read() -> None:
+        queue = ModelQueue()
+
+        def work(progress: Progress) -> None:
+            for layer in (4, 5):
+                progress("Reading layer {done} of {total}", layer, 30)
+                seen.append(queue.progress())
+
+        assert queue.progress() == ProgressAnswer("", 0, 0, 0)
+        await run(queue, Asker(), work)
+
+    asyncio.run(read())
+    assert seen == [
+        ProgressAnswer("Reading layer 4 of 30", 4, 30, 1),
+        ProgressAnswer("Reading layer 5 of 30", 5, 30, 1),
+    ]
 
 
 def test_work_stops_when_its_request_disconnects() -> None:
