@@ -17,6 +17,7 @@ import * as gates from "./gates.js";
 import { Generated } from "./generated.js";
 import { HeadFactor } from "./head_factor.js";
 import { keptSentence } from "./keeping.js";
+import { SentenceEditor } from "./sentence_editor.js";
 import { SentenceList } from "./sentence_list.js";
 import { build } from "./whatif_dom.js";
 import { draw, drawStage } from "./whatif_draw.js";
@@ -25,8 +26,6 @@ import { switches } from "./whatif_picture.js";
 /** Widths in px of the grid's labels and of its largest cells. */
 const GRID_LABEL = 30,
   GRID_CELL = 43;
-/** A sentence whose next word a causal model knows (https://arxiv.org/abs/2211.00593). */
-const EXAMPLE = "When Mary and John went to the store, John gave a drink to";
 
 export class WhatIfPanel {
   /** @param {ModelAnswer} about @param {Page} page */
@@ -53,6 +52,7 @@ export class WhatIfPanel {
     this.hovered = { word: null, head: null };
     /** A sentence on saved cuts, until something changes. */
     this.kept = "";
+    this.editor = new SentenceEditor(el, this.parts, page);
     /** Waits until a headline is read out. */
     this.speaking = 0;
     const { parts, host } = this;
@@ -83,7 +83,7 @@ export class WhatIfPanel {
       scale: (factor, isDone) => this.scale(factor, isDone),
     });
     this.sentences = new SentenceList(parts.sentences, about.max_texts, {
-      first: (text) => this.readText(text),
+      first: (text) => this.editor.readText(text),
       others: (texts) => host.set({ others: texts.join("\n") || "-" }, "push"),
     });
     this.connect();
@@ -96,17 +96,6 @@ export class WhatIfPanel {
     parts.sentences.hidden = about.kind !== "similarity";
     parts.change.hidden = about.kind === "similarity"; // the list of sentences changes it
     parts.search.hidden = about.kind === "similarity";
-    parts.example.hidden = true;
-    parts.example.addEventListener("click", () => this.readText(EXAMPLE));
-    parts.change.addEventListener("click", () => this.edit(true));
-    parts.cancel.addEventListener("click", () => this.edit(false));
-    parts.editor.addEventListener("submit", (event) => this.readField(event));
-    parts.field.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.edit(false);
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      parts.editor.requestSubmit();
-    });
     parts.search.addEventListener("click", () => this.search());
     parts.reset.addEventListener("click", () => host.set({ off: "", found: "", line: "" }, "push"));
     parts.generate.addEventListener("click", () => this.generate());
@@ -121,7 +110,7 @@ export class WhatIfPanel {
     }
     this.textName = answer.name;
     this.hovered = { word: null, head: null };
-    this.edit(false);
+    this.editor.edit(false);
     this.data = this.dataFor(this.data, answer);
   }
 
@@ -205,33 +194,6 @@ export class WhatIfPanel {
     const factors = new Map(this.factors()).set(head, factor);
     const values = { off: gates.writeFactors(factors), head, found: "", line: "" };
     this.host.set(values, isDone ? "push" : "replace");
-  }
-
-  /** @param {boolean} isOpen */
-  edit(isOpen) {
-    const { editor, field, stage, change } = this.parts;
-    const had = editor.contains(document.activeElement);
-    editor.hidden = !isOpen;
-    stage.hidden = isOpen;
-    change.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen) {
-      field.value = this.host.text()?.text ?? "";
-      field.focus();
-    } else if (had) change.focus();
-  }
-
-  /** @param {SubmitEvent} event */
-  readField(event) {
-    event.preventDefault();
-    const text = this.parts.field.value.trim();
-    if (!text) return this.page.say("Write a few words.", true);
-    if (text === this.host.text()?.text) return this.edit(false);
-    this.readText(text);
-  }
-
-  /** @param {string} text */
-  readText(text) {
-    this.page.read(text).catch((error) => this.page.fail(error));
   }
 
   async search() {
