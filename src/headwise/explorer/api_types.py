@@ -468,7 +468,8 @@ ANSWERS = (
         FoundHeadsAnswer,
         JobAnswer,
         PlanAnswer,
-        LoadedPlanAnswer, HeadChoiceAnswer,
+        LoadedPlanAnswer,
+        HeadChoiceAnswer,
     ),
 )
 """Answers that the page reads; the lesson's are in lesson/figures.py."""
