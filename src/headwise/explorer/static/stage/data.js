@@ -43,6 +43,8 @@ export class TextData {
     this.cells = new Map();
     /** @type {Map<string, Thumbs>} */
     this.thumbs = new Map();
+    /** Resting places by stack. @type {Map<string, boolean[]>} */
+    this.rests = new Map();
     /** @type {Set<string>} */
     this.asked = new Set();
     /** An exact part of a long text's map. @type {{head: string, cells: Cells} | null} */
@@ -77,9 +79,15 @@ export class TextData {
     return axisOf(this.text, stackOf(head), this.switches.words).axis.columns !== null;
   }
 
-  /** Columns where heads rest. @param {string} head */
+  /** Columns where heads rest. @param {string} head @returns {boolean[]} */
   resting(head) {
-    return restingPlaces(this.columns(head), this.text.rests_on_first && !this.isCross(head));
+    const stack = stackOf(head);
+    let rests = this.rests.get(stack);
+    if (!rests) {
+      rests = restingPlaces(this.columns(head), this.text.rests_on_first && !this.isCross(head));
+      this.rests.set(stack, rests);
+    }
+    return rests;
   }
 
   /**
@@ -224,6 +232,7 @@ export class TextData {
     const size = rows * columns,
       start = numberOf(head) * size;
     return {
+      key: `${this.text.name} ${size}`,
       bytes: thumbs.values.subarray(start, start + size),
       shape: [rows, columns],
       isResting: () => false,
@@ -244,6 +253,7 @@ export class TextData {
       words = this.rows(head);
     const isPlain = words.some(({ kind }) => kind !== "special");
     return {
+      key: "all",
       bytes,
       shape: [rows, columns],
       isResting: (/** @type {number} */ column) => resting[column],

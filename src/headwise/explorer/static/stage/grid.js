@@ -16,6 +16,7 @@ import { paintBars, paintMap } from "./shades.js";
 /**
  * A head's small map: square roots of its weights as bytes.
  * @typedef {object} SmallMap
+ * @property {string} key  the same as long as the map is
  * @property {ArrayLike<number>} bytes @property {number[]} shape
  * @property {(column: number) => boolean} isResting  drawn in grey
  * @property {(row: number) => boolean} isShown  special tokens have no row
@@ -30,7 +31,7 @@ import { paintBars, paintMap } from "./shades.js";
  * @property {"light" | "dark"} theme
  * @property {{own: (role: string | null) => string, rest: string, shades: (colour: string) =>
  *   Uint8ClampedArray}} colours
- * @property {string} key  changes whenever the maps, bars or values do
+ * @property {string} key  changes whenever the text, its switches or the word do
  * @property {((name: string) => SmallMap | null) | null} maps
  * @property {((name: string) => {shares: ArrayLike<number>, isResting: (at: number) => boolean}
  *   | null) | null} bars  one word's row in every head, instead of maps
@@ -92,8 +93,8 @@ export class Grid {
     this.rows = [];
     /** @type {GridPicture | null} */
     this.picture = null;
-    /** What the cells' canvases show. */
-    this.painted = "";
+    /** What each cell's canvas shows. @type {Map<string, string>} */
+    this.painted = new Map();
     this.size = 0;
     this.box = make("div", { class: "hv-grid", role: "grid", "aria-label": label });
     el.append(this.box);
@@ -277,7 +278,7 @@ export class Grid {
     this.touch.fit(size);
     if (size * unit === this.size) return;
     this.size = size * unit;
-    this.painted = "";
+    this.painted.clear();
     if (this.picture) this.show(this.picture);
   }
 
@@ -311,9 +312,7 @@ export class Grid {
     }
     if (picture.chosen.length && !this.box.contains(document.activeElement))
       this.focusable(picture.chosen[0]);
-    const key = `${picture.key} ${picture.theme} ${this.box.dataset.cells}`;
-    if (key !== this.painted) this.paint(picture);
-    this.painted = key;
+    for (const [name, cell] of this.cells) this.paint(name, cell, picture);
     this.touch.show();
   }
 
@@ -331,44 +330,34 @@ export class Grid {
       );
   }
 
-  /** Draw every cell's map, bars, value or role. @param {GridPicture} picture */
-  paint(picture) {
+  /**
+   * Draw a cell's map, bars, value or role, unless it shows that already.
+   * @param {string} name @param {HTMLElement} cell @param {GridPicture} picture
+   */
+  paint(name, cell, picture) {
     const isSquares = this.box.dataset.cells === "squares";
     const { own, rest, shades } = picture.colours;
-    for (const [name, cell] of this.cells) {
-      const canvas = /** @type {HTMLCanvasElement} */ (cell.firstElementChild);
-      const letter = /** @type {HTMLElement} */ (canvas.nextElementSibling);
-      const roles = picture.roles?.[name] ?? [];
-      const lead = roles[0] ?? null;
-      const colour = own(lead);
-      letter.textContent = lead
-        ? `${picture.facts[lead]?.letter ?? "?"}${roles[1] ? "+" : ""}`
-        : "";
-      letter.style.color = colour;
-      const value = picture.values?.[name] ?? null;
-      const isFilled = value || isSquares;
-      cell.style.background = value ? value.fill : isSquares && lead ? colour : "";
-      canvas.hidden = Boolean(isFilled);
-      letter.hidden = Boolean(value) || this.box.dataset.cells !== "letters";
-      if (isFilled) continue;
-      const bars = picture.bars?.(name);
-      const map = bars ? null : picture.maps?.(name);
-      canvas.classList.toggle("hv-bars", Boolean(bars));
-      const isResting = (/** @type {(at: number) => boolean} */ rests) =>
-        lead === "sink" || lead === "delimiter" ? () => false : rests;
-      if (bars)
-        paintBars(canvas, bars.shares, this.size - 4, colour, rest, isResting(bars.isResting));
-      else if (map)
-        paintMap(
-          canvas,
-          map.bytes,
-          map.shape,
-          shades(colour),
-          shades(rest),
-          isResting(map.isResting),
-          map.isShown,
-        );
-      else canvas.width = canvas.height = 1;
-    }
+    const roles = picture.roles?.[name] ?? [];
+    const lead = roles[0] ?? null;
+    const colour = own(lead);
+    const value = picture.values?.[name] ?? null;
+    const isFilled = Boolean(value || isSquares);
+    const bars = isFilled ? null : picture.bars?.(name);
+    const map = isFilled || bars ? null : picture.maps?.(name);
+    const key = [picture.key, picture.theme, roles, value?.fill, bars ? "bars" : map?.key].join();
+    if (this.painted.get(name) === key) return;
+    this.painted.set(name, key);
+    const canvas = /** @type {HTMLCanvasElement} */ (cell.firstElementChild);
+    const letter = /** @type {HTMLElement} */ (canvas.nextElementSibling);
+    letter.textContent = lead ? `${picture.facts[lead]?.letter ?? "?"}${roles[1] ? "+" : ""}` : "";
+    letter.style.color = colour;
+    letter.hidden = Boolean(value) || this.box.dataset.cells !== "letters";
+    cell.style.background = value ? value.fill : isSquares && lead ? colour : "";
+    canvas.hidden = isFilled;
+    canvas.classList.toggle("hv-bars", Boolean(bars));
+    const rests = lead === "sink" || lead === "delimiter" ? () => false : null;
+    if (bars) paintBars(canvas, bars.shares, this.size - 4, colour, rest, rests ?? bars.isResting);
+    else if (map) paintMap(canvas, map, shades(colour), shades(rest), rests ?? map.isResting);
+    else canvas.width = canvas.height = 1;
   }
 }

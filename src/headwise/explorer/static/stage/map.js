@@ -21,6 +21,7 @@ import { shades } from "./shades.js";
  * @property {"light" | "dark"} theme
  * @property {number | null} row  the chosen word @property {number | null} column  the hovered one
  * @property {boolean} isLookedAt  the chosen word is a column
+ * @property {boolean} isLong  whether the map is shown as an overview
  * @property {Cells | null} overview  the reduced map of a long text
  * @property {Cells | null} tile  an exact part of it
  * @property {[number, number] | null} window  words that the stage shows of a long text
@@ -213,7 +214,7 @@ export class HeadMap {
     this.zoom = { scale, x: clamp(x, across), y: clamp(y, down) };
     this.draw();
     clearTimeout(this.fetching);
-    if (this.picture?.overview)
+    if (this.picture?.isLong)
       this.fetching = setTimeout(() => {
         const part = this.layout?.inSight();
         if (part) this.on.part(part);

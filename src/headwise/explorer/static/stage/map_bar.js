@@ -32,8 +32,7 @@ export class MapBar {
     this.tabs.replaceChildren(
       ...heads.map((head) =>
         this.tab(head, head === tab, roleColour(host, shownRole(host, head)), () => {
-          this.view.tab = head;
-          this.view.show();
+          host.set({ tab: head === heads[heads.length - 1] ? "" : head }, "push");
         }),
       ),
     );

@@ -5,9 +5,9 @@
 /** @import {Cells} from "./host.js" */
 /** @import {MapPicture} from "./map.js" */
 
-import { GROUNDS, mix } from "./colours.js";
+import { GROUNDS } from "./colours.js";
 import { rounded } from "./numbers.js";
-import { root, shades } from "./shades.js";
+import { fillsOf, root, shades } from "./shades.js";
 
 /** Smallest and largest cells in px, smallest cells with all labels, and room around them. */
 const LEAST = 6,
@@ -70,7 +70,7 @@ const font = (unit, isStrong) => `${isStrong ? "700 " : ""}${12.5 * unit}px ${FO
  */
 export function layOut(picture, room, zoom) {
   const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
-  const isLong = Boolean(picture.overview);
+  const { isLong } = picture;
   const words = [...picture.rows.keys()];
   const plain = words.filter((at) => picture.rows[at].kind !== "special");
   const rows = isLong || !plain.length ? words : plain;
@@ -155,7 +155,7 @@ export function drawMap(canvas, picture, layout) {
   context.clip();
   if (picture.overview) drawCells(context, picture, layout, picture.overview);
   if (picture.tile) drawCells(context, picture, layout, picture.tile);
-  if (!picture.overview) drawShares(context, picture, layout);
+  if (!picture.isLong) drawShares(context, picture, layout);
   context.restore();
   drawLabels(context, picture, layout);
   drawMarks(context, picture, layout);
@@ -179,9 +179,9 @@ function drawShares(context, picture, layout) {
     const x = xOf(layout, across);
     if (x > layout.width || x + cell < layout.left) return;
     const colour = picture.resting[column] ? picture.rest : picture.own;
+    const fills = fillsOf(picture.theme, colour);
     rows.forEach((row, down) => {
-      const share = picture.share(row, column);
-      context.fillStyle = mix(picture.theme, colour, share ?? 0);
+      context.fillStyle = fills[root(picture.share(row, column) ?? 0)];
       context.beginPath();
       context.roundRect(x, yOf(layout, down), size, size, radius);
       context.fill();
@@ -189,24 +189,38 @@ function drawShares(context, picture, layout) {
   });
 }
 
+/** Cells as a picture, in the colour that they were drawn in last. @type {WeakMap<Cells, {key:
+ * string, canvas: OffscreenCanvas}>} */
+const drawn = new WeakMap();
+
+/** One pixel per cell. @param {MapPicture} picture @param {Cells} cells */
+function cellPicture({ theme, own }, cells) {
+  const key = `${theme} ${own}`;
+  const before = drawn.get(cells);
+  if (before?.key === key) return before.canvas;
+  const [height, width] = cells.shape;
+  const image = new ImageData(width, height);
+  const table = shades(theme, own);
+  for (let at = 0; at < width * height; at++) {
+    const shade = 3 * root(cells.values[at]);
+    image.data[4 * at] = table[shade];
+    image.data[4 * at + 1] = table[shade + 1];
+    image.data[4 * at + 2] = table[shade + 2];
+    image.data[4 * at + 3] = 255;
+  }
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  drawn.set(cells, { key, canvas });
+  return canvas;
+}
+
 /**
  * @param {CanvasRenderingContext2D} context @param {MapPicture} picture @param {Layout} layout
  * @param {Cells} cells
  */
 function drawCells(context, picture, layout, cells) {
-  const [height, width] = cells.shape;
-  if (!height || !width) return;
-  const image = new ImageData(width, height);
-  const table = shades(picture.theme, picture.own);
-  for (let at = 0; at < width * height; at++) {
-    image.data.set(
-      table.subarray(3 * root(cells.values[at]), 3 * root(cells.values[at]) + 3),
-      4 * at,
-    );
-    image.data[4 * at + 3] = 255;
-  }
-  const canvas = new OffscreenCanvas(width, height);
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  if (!cells.shape[0] || !cells.shape[1]) return;
+  const canvas = cellPicture(picture, cells);
   context.imageSmoothingEnabled = false;
   const [x, y] = [xOf(layout, cells.keys[0]), yOf(layout, cells.rows[0])];
   const right = xOf(layout, cells.keys[1]),

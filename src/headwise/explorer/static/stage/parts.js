@@ -110,10 +110,7 @@ export class Parts {
   makeLegend() {
     const box = make("div", { role: "group", "aria-label": "Roles" });
     this.gridBox.append(box, this.gridBar.scale);
-    return new Legend(box, (role) => {
-      this.view.only = role;
-      this.view.show();
-    });
+    return new Legend(box, (role) => this.view.host.set({ only: role ?? "" }, "push"));
   }
 
   /** Tools need what the view can save, which is made after the parts. */

@@ -1,6 +1,8 @@
 // @ts-check
 /** Colours of small maps, bars and the large map: tables of 256 shades per theme and role. */
 
+/** @import {SmallMap} from "./grid.js" */
+
 import { mix } from "./colours.js";
 
 /** Shades by theme and colour. @type {Map<string, Uint8ClampedArray>} */
@@ -28,6 +30,24 @@ export function shades(theme, colour) {
   return table;
 }
 
+/** Shades as CSS colours, by theme and colour. @type {Map<string, string[]>} */
+const fills = new Map();
+
+/**
+ * 256 shades of a colour as CSS colours.
+ * @param {"light" | "dark"} theme @param {string} colour
+ */
+export function fillsOf(theme, colour) {
+  const key = `${theme} ${colour}`;
+  let list = fills.get(key);
+  if (!list) {
+    const table = shades(theme, colour);
+    list = Array.from({ length: 256 }, (_, at) => `rgb(${table.slice(3 * at, 3 * at + 3).join()})`);
+    fills.set(key, list);
+  }
+  return list;
+}
+
 /** Square roots of 16-bit weights, as bytes. @param {Uint16Array} weights */
 export const roots = (weights) => Uint8Array.from(weights, (weight) => ROOTS[weight]);
 
@@ -36,28 +56,28 @@ export const root = (share) => Math.round(255 * Math.sqrt(Math.min(1, Math.max(0
 
 /**
  * A map as one pixel per weight, set into a canvas; special columns take their own shades.
- * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} bytes square roots, row by row
- * @param {number[]} shape @param {Uint8ClampedArray} own @param {Uint8ClampedArray} resting
- * @param {(column: number) => boolean} isResting @param {(row: number) => boolean} isShown
+ * @param {HTMLCanvasElement} canvas @param {SmallMap} map @param {Uint8ClampedArray} own
+ * @param {Uint8ClampedArray} resting @param {(column: number) => boolean} isResting
  */
-export function paintMap(canvas, bytes, shape, own, resting, isResting, isShown) {
+export function paintMap(canvas, { bytes, shape, isShown }, own, resting, isResting) {
   const [rows, columns] = shape;
   const shown = Array.from({ length: rows }, (_, row) => row).filter(isShown);
   canvas.width = Math.max(1, columns);
   canvas.height = Math.max(1, shown.length);
   if (!columns || !shown.length) return;
-  const picture = new ImageData(columns, shown.length);
+  const { data } = new ImageData(columns, shown.length);
   const tables = Array.from({ length: columns }, (_, at) => (isResting(at) ? resting : own));
   let place = 0;
   for (const row of shown)
     for (let column = 0; column < columns; column++, place += 4) {
       const shade = 3 * bytes[row * columns + column];
       const table = tables[column];
-      picture.data[place] = table[shade];
-      picture.data[place + 1] = table[shade + 1];
-      picture.data[place + 2] = table[shade + 2];
-      picture.data[place + 3] = 255;
+      data[place] = table[shade];
+      data[place + 1] = table[shade + 1];
+      data[place + 2] = table[shade + 2];
+      data[place + 3] = 255;
     }
+  const picture = new ImageData(data, columns, shown.length);
   canvas.getContext("2d")?.putImageData(picture, 0, 0);
 }
 

@@ -38,8 +38,8 @@ export function showParts(parts, frame) {
   parts.map.show(pictures.mapPicture(frame));
   parts.gridBar.show(frame);
   const { measures, names } = parts.gridBar.columns(frame);
-  parts.grid.show(pictures.gridPicture(frame, measures, names, view.only));
-  parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), view.only);
+  parts.grid.show(pictures.gridPicture(frame, measures, names));
+  parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), host.get("only") || null);
   parts.legend.el.hidden = host.get("grid") in measures;
   showFindings(parts, frame);
   showRanking(parts, frame, isPair);

@@ -38,9 +38,7 @@ export class View {
     this.hover = NO_HOVER;
     /** Text and switches of the newest weights. */
     this.key = "";
-    /** The role whose heads are not dimmed. @type {string | null} */
-    this.only = null;
-    /** The head of an overlay whose map is shown. */
+    /** The head whose map is shown. */
     this.tab = "";
     /** Words of a long text that the stage shows. @type {[number, number] | null} */
     this.window = null;
@@ -183,7 +181,8 @@ export class View {
     const isLookedAt = host.get("by") === "1";
     const count = (isLookedAt ? data.columns(heads[0]) : data.rows(heads[0])).length;
     const isInside = word !== null && word < count;
-    if (!heads.includes(this.tab)) this.tab = heads[heads.length - 1];
+    const tab = host.get("tab");
+    this.tab = heads.includes(tab) ? tab : heads[heads.length - 1];
     return {
       host,
       data,
@@ -252,11 +251,10 @@ export class View {
       if (heads.length > MOST_HEADS) return this.tell("Four heads are the most on one stage.");
       if (!heads.length) return undefined;
     }
-    this.tab = heads.includes(name) ? name : heads[heads.length - 1];
     this.hover = NO_HOVER;
     const isOther = stackOf(heads[0]) !== stackOf(chosen[0]);
     const word = isOther ? { word: "-" } : this.keepWord();
-    return this.host.set({ head: heads.join(","), role: "", ...word }, "push");
+    return this.host.set({ head: heads.join(","), role: "", tab: "", ...word }, "push");
   }
 
   /** The start's word stays chosen when its head is left. @returns {Record<string, string>} */

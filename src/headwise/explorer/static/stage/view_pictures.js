@@ -118,6 +118,7 @@ export function mapPicture(frame) {
     row: at,
     column: target ?? (frame.isHovered && isSame ? at : null),
     isLookedAt: frame.isLookedAt,
+    isLong: !data.text.is_small,
     overview: cells,
     tile: data.tile?.head === tab ? data.tile.cells : null,
     window: frame.window,
@@ -127,10 +128,10 @@ export function mapPicture(frame) {
 
 /**
  * @param {Frame} frame @param {Record<string, (number | null)[]>} measures  of every head
- * @param {string[]} names  heads in the order of `measures` @param {string | null} only
+ * @param {string[]} names  heads in the order of `measures`
  * @returns {GridPicture}
  */
-export function gridPicture(frame, measures, names, only) {
+export function gridPicture(frame, measures, names) {
   const { host, data, heads, word } = frame;
   const theme = host.theme(),
     mode = host.get("grid");
@@ -143,14 +144,14 @@ export function gridPicture(frame, measures, names, only) {
     facts: host.about.roles,
     roles: rolesOf(host.about),
     chosen: frame.chosen,
-    only,
+    only: host.get("only") || null,
     theme,
     colours: {
       own: (role) => roleColour(host, role),
       rest: restColour(host),
       shades: (colour) => shades(theme, colour),
     },
-    key: `${data.text.name} ${data.version} ${JSON.stringify(data.switches)} ${key}`,
+    key: `${data.text.name} ${JSON.stringify(data.switches)} ${key}`,
     maps: (head) => data.smallMap(head),
     bars: hasBars
       ? (head) =>
