@@ -214,7 +214,8 @@ def _limit_sentence(figure: figures.SpareFigure, limit: _Limit) -> Prose:
                      f"changed: {_value(figure, first)}.")  # fmt: skip
     last = steps[limit.step]
     sentence = f"With the {last.count:,} least missed of {len(figure.heads):,} silent: "
-    return prose(sentence, f"{_value(figure, last)}. ", _random_sentence(figure, last))
+    random = _random_sentence(figure, last)
+    return prose(sentence, f"{_value(figure, last)}.", " " if random else "", random)
 
 
 def _value(figure: figures.SpareFigure, step: figures.TogetherFigure) -> str:
