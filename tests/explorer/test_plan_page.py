@@ -31,7 +31,7 @@ def address(page: Page) -> str:
     return str(page.evaluate("decodeURIComponent(location.hash)"))
 
 
-def test_it_opens_on_the_loaded_model(chrome: Browser, site: str) -> None:
+def test_the_planner_opens_on_the_loaded_model(chrome: Browser, site: str) -> None:
     facts = loaded_plan(minilm().scored).plan
     assert facts is not None and facts.parameters_attention == 3_548_160
     with page_at(chrome, f"{site}#panel=plan") as page:
