@@ -82,6 +82,7 @@ def test_an_empty_text_keeps_the_field_open(chrome: Browser, site: str) -> None:
         expect(page.locator(".hv-hint")).to_have_text("Write a few words.")
         expect(page.get_by_role("textbox", name="Sentence")).to_be_focused()
         page.get_by_role("button", name="Cancel").click()
+        page.mouse.move(700, 12)
         headline(page, "it looks at animal")
 
 
