@@ -147,7 +147,10 @@ const small = ({ shape, bytes }) => ({
   values: new Uint8Array(copyBytes(bytes)),
 });
 
-/** Draw the widget; returns a function that removes it. @param {{model: Model, el: HTMLElement}} at */
+/**
+ * Draw the widget; returns a function that removes it.
+ * @param {{model: Model, el: HTMLElement}} at
+ */
 export function render({ model, el }) {
   const box = make("div", { class: "hw-notebook" });
   box.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take E, S and the arrows

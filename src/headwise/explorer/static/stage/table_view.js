@@ -16,7 +16,10 @@ function layersOf(names) {
   return layers;
 }
 
-/** Draw the widget; returns a function that removes it. @param {{model: Model, el: HTMLElement}} at */
+/**
+ * Draw the widget; returns a function that removes it.
+ * @param {{model: Model, el: HTMLElement}} at
+ */
 export function render({ model, el }) {
   const names = /** @type {string[]} */ (model.get("names"));
   const roles = /** @type {string[][]} */ (model.get("roles"));
