@@ -92,7 +92,7 @@ function take(answer, text, isKept) {
   page.text = text;
   if (!isKept) {
     const fresh = /** @type {Record<string, string>} */ (
-      isOther ? { word: "", swap: "", role: "", of: "" } : {}
+      isOther ? { word: "", swap: "", role: "", of: "", found: "", line: "" } : {}
     );
     state.set({ text: text === page.sample ? "" : text, ...fresh }, isOther ? "push" : "replace");
   }

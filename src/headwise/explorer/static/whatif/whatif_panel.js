@@ -104,10 +104,7 @@ export class WhatIfPanel {
 
   /** A new text was read. @param {TextAnswer} answer @param {string} text */
   read(answer, text) {
-    if (answer.name !== this.textName && this.textName) {
-      this.host.set({ found: "", line: "" }, "replace"); // the search was on another sentence
-      this.answers.forget();
-    }
+    if (answer.name !== this.textName) this.answers.forget();
     this.textName = answer.name;
     this.hovered = { word: null, head: null };
     this.editor.edit(false);
