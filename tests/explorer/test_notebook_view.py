@@ -219,15 +219,21 @@ def test_a_click_in_a_notebook_sets_the_head_in_python() -> None:
             )
             page.goto(f"http://127.0.0.1:{port}/")
             expect(page.get_by_text("chosen: L3H1")).to_be_visible(timeout=180_000)
-            box = page.locator(".hw-notebook")
+            box = page.locator(".hw-notebook").first
             expect(box).to_have_attribute("data-head", "L3H1", timeout=60_000)
             expect(box.get_by_role("button", name=re.compile("^it, looks at"))).to_be_visible()
-            assert box.locator("b", has_text=re.compile("^here$")).count() == 0, (
-                "markup in the text is text"
-            )
+            markup = box.locator("b", has_text=re.compile("^mat$"))
+            assert markup.count() == 0, "markup in the text is text"
             box.get_by_role("gridcell", name=re.compile("^L0H2")).click()
             expect(page.get_by_text("chosen: L0H2")).to_be_visible(timeout=60_000)
             expect(box).to_have_attribute("data-head", "L0H2")
+            words = box.locator("[data-word]").count()
+            box.get_by_role("button", name="View").click()
+            box.get_by_role("switch", name="Whole words").click()  # Python computes the pieces
+            expect(box.locator("[data-word]")).to_have_count(words + 7, timeout=60_000)
+            grid = page.locator(".hw-table")
+            grid.get_by_role("button", name="L1H0, sink and broad").click()
+            expect(page.get_by_text("row: L1H0")).to_be_visible(timeout=60_000)
             assert box.get_attribute("data-theme") == "light"
             page.evaluate("document.body.style.backgroundColor = '#111'")
             page.evaluate("document.documentElement.classList.add('dark')")
