@@ -72,6 +72,10 @@ export function shownRole(host, head) {
 export const roleColour = (host, role) =>
   (role && host.about.roles[role]?.[host.theme()]) || ROLES[host.theme()].none;
 
+/** Colour of words of the text in a sentence: grey is for shapes. @param {Host} host
+ * @param {string | null} role */
+export const inkOf = (host, role) => (role ? roleColour(host, role) : "");
+
 /** Colour of resting places. @param {Host} host */
 export const restColour = (host) => GROUNDS[host.theme()].rest;
 

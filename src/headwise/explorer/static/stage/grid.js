@@ -74,8 +74,12 @@ export function wantsRow(layers, room) {
   return (room - LABEL) / across < MAPS + 3 && down * LOW <= 380;
 }
 
-/** Short name of a layer, without its stack if all layers are of one stack. @param {string} name */
-const shortName = (name) => name.replace(/^(.{1,3})[^.]*\./, "$1.");
+/** Short name of a layer: enc.L0 beside a row, E0 above a column.
+ * @param {string} name @param {boolean} isAbove */
+const shortName = (name, isAbove) =>
+  isAbove
+    ? name.replace(/^(.)[^.]*\.L?/, (_, letter) => letter.toUpperCase())
+    : name.replace(/^(.{1,3})[^.]*\./, "$1.");
 
 export class Grid {
   /**
@@ -123,7 +127,7 @@ export class Grid {
     const isPlain = this.layers.every((layer) => /^L\d+$/.test(layer.name));
     const layerLabel = (/** @type {number} */ at, /** @type {boolean} */ isShort) => {
       const { name } = this.layers[at];
-      const text = isShort && isPlain ? name.slice(1) : shortName(name);
+      const text = isShort && isPlain ? name.slice(1) : shortName(name, isShort);
       return this.actions.toggle ? this.layerButton(at, text) : text;
     };
     const top = make(
@@ -137,7 +141,12 @@ export class Grid {
       ...Array.from({ length: across }, (_, at) =>
         make(
           "span",
-          { role: "columnheader", class: "hv-grid-label hv-grid-top", "data-at": at },
+          {
+            role: "columnheader",
+            class: "hv-grid-label hv-grid-top",
+            "data-at": at,
+            title: isTurned ? this.layers[at].name : null,
+          },
           isTurned ? layerLabel(at, true) : String(at),
         ),
       ),
@@ -260,7 +269,8 @@ export class Grid {
     const room = this.el.clientWidth / unit;
     if (!room) return;
     const { across, down } = this.shape;
-    const label = this.layers.some(({ name }) => name.includes(".")) ? 2 * LABEL : LABEL;
+    const isStacked = this.layers.some(({ name }) => name.includes("."));
+    const label = isStacked && !this.shape.isTurned ? 2 * LABEL : LABEL;
     const pitch = Math.max(
       8,
       Math.min(PITCH, Math.floor((room - label) / across), Math.max(LOW, Math.floor(TALL / down))),

@@ -18,6 +18,7 @@ import { shades } from "./shades.js";
  * @property {boolean[]} resting  columns drawn in grey
  * @property {boolean} hidesSpecial
  * @property {string} own @property {string} rest  colours of the head and of resting places
+ * @property {string} ink  colour of the chosen word's label
  * @property {"light" | "dark"} theme
  * @property {number | null} row  the chosen word @property {number | null} column  the hovered one
  * @property {boolean} isLookedAt  the chosen word is a column

@@ -253,7 +253,7 @@ function drawLabels(context, picture, layout) {
     if (!isFull && !isChosen && y - last < 13 * unit) return;
     last = y;
     context.font = font(unit, isChosen);
-    context.fillStyle = isChosen ? picture.own : soft;
+    context.fillStyle = isChosen ? picture.ink : soft;
     context.fillText(
       shorten(picture.rows[at].text, context.font, left - 8 * unit),
       left - 7 * unit,
@@ -273,7 +273,7 @@ function drawLabels(context, picture, layout) {
     context.translate(x + 1, top - 7 * unit);
     context.rotate(ANGLE);
     context.font = font(unit, isChosen);
-    context.fillStyle = isChosen ? picture.own : isTarget(at) && !isFull ? text : soft;
+    context.fillStyle = isChosen ? picture.ink : isTarget(at) && !isFull ? text : soft;
     context.fillText(shorten(picture.columns[at].text, context.font, LONGEST * unit), 0, 0);
     context.restore();
   });

@@ -74,10 +74,11 @@ export function listed(parts) {
   });
 }
 
-/** "layer 3, head 1", or "layer encoder.3, head 1". @param {string} head */
+/** "layer 3, head 1", or "layer 3 of the encoder, head 1". @param {string} head */
 export function placeOf(head) {
   const [, stack, layer, number] = /^(.*?)\.?L(\d+)H(\d+)$/.exec(head) ?? ["", "", "?", "?"];
-  return `${stack ? `the ${stack}'s ` : ""}layer ${layer}, head ${number}`;
+  const name = stack === "cross" ? "cross-attention" : stack;
+  return `layer ${layer}${name ? ` of the ${name}` : ""}, head ${number}`;
 }
 
 /**

@@ -5,7 +5,7 @@
 /** @import {Parts} from "./parts.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
-import { allHeads, roleColour, rolesOf, shownRole } from "./frame.js";
+import { allHeads, inkOf, roleColour, rolesOf, shownRole } from "./frame.js";
 import { rankHeads } from "./pair.js";
 import { leftNote, rightNote } from "./picture_notes.js";
 import { fill } from "./sentences.js";
@@ -81,7 +81,7 @@ function showRanking(parts, frame, isPair) {
     ranked: rankHeads(all, data, pair.data, pair.aligned, word, partner),
     source: {
       word: data.rows(heads[0])[word].text,
-      colour: roleColour(host, shownRole(host, heads[0])),
+      colour: inkOf(host, shownRole(host, heads[0])),
     },
     count: all.length,
     chosen: frame.chosen,

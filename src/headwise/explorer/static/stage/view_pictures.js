@@ -14,6 +14,7 @@
 import { GROUNDS, mix, ink } from "./colours.js";
 import {
   detailOf,
+  inkOf,
   meaningOf,
   restColour,
   roleColour,
@@ -113,6 +114,7 @@ export function mapPicture(frame) {
     resting,
     hidesSpecial: frame.hidesSpecial,
     own: roleColour(host, role),
+    ink: inkOf(host, role) || GROUNDS[host.theme()].text,
     rest: restColour(host),
     theme: host.theme(),
     row: at,
@@ -218,7 +220,7 @@ function sentencesOf(frame) {
   const { host, data, heads, word, target, pair, isLookedAt } = frame;
   const head = heads[0],
     role = shownRole(host, head);
-  const colour = roleColour(host, role);
+  const colour = inkOf(host, role);
   const rows = data.rows(head);
   if (rows.filter(({ kind }) => kind !== "special").length === 1 && heads.length === 1)
     return { headline: [say.ONE_WORD], sub: [] };
@@ -246,7 +248,8 @@ function sentencesOf(frame) {
   });
   if (!top) return { headline: [wordAt(frame, word, colour)], sub: [] };
   const meaning = frame.isNarrow || frame.isWrapped ? "" : meaningOf(about(host, role), role);
-  const away = frame.isWrapped && !top.isResting && top.at !== null ? top.at - word : 0;
+  const isFar = frame.isWrapped && !top.isResting && !data.isCross(head);
+  const away = isFar && top.at !== null ? top.at - word : 0;
   return say.wordHead(top, { head, meaning, away, isHovered: frame.isHovered, isLookedAt });
 }
 
@@ -278,7 +281,7 @@ function overlay(frame) {
     const top = topLinks(data, head, role, word ?? 0, {
       isLookedAt,
       hidesSpecial: true,
-      colour: roleColour(host, role),
+      colour: inkOf(host, role),
       rest: restColour(host),
     });
     const best =
