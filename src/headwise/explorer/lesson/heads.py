@@ -99,9 +99,9 @@ def _after(facts: Facts, d_key: int) -> list[Prose]:
     paragraphs = []
     if facts.num_heads > 1 and not facts.sees_one:
         looks = [
-            prose(f"{facts.trace.name_of(head)} most at ", facts.word(word),
-                  f" ({percent(share)})")
-            for head, word, share in _others(facts)
+            prose(f"{facts.trace.name_of(head)}{' at' if turn else ' looks most at'} ",
+                  facts.word(word), f" ({percent(share)})")
+            for turn, (head, word, share) in enumerate(_others(facts))
         ]  # fmt: skip
         if looks:
             paragraphs.append(

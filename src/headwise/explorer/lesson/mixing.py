@@ -13,7 +13,7 @@ from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.prose import Prose, join_runs, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
-from headwise.explorer.lesson.token_text import number, percent, signed
+from headwise.explorer.lesson.token_text import percent, signed
 
 LONGER = 1.5
 """One arrow is clearly longer than another from this ratio on."""
@@ -105,7 +105,7 @@ def _opening(facts: Facts, d_value: int) -> list[Prose]:
         prose("The shares are settled. Now something is fetched: every piece hands over its ",
               part("value", "values"), ", shortened to its share. So ", here, " takes ",
               join_runs(taken), f"{more}."),
-        prose("Added up, they are what ", f"{facts.name} brings back to ", here, ": its ",
+        prose(f"Added up, these parts are what {facts.name} brings back to ", here, ": the ",
               part("sum", "sum"), "."),
         prose(f"A value is a list of {d_value} numbers. Think of it as an arrow. To add arrows, "
               "put the tail of each at the tip of the one before."),
@@ -193,7 +193,7 @@ def _after(facts: Facts, found: Parts) -> list[Prose]:
         paragraphs.insert(
             0,
             prose("The value of ", facts.piece(at), " is very short: ",
-                  f"{number(float(found.values[at].norm()))}. So a head that finds nothing can "
+                  f"{signed(float(found.values[at].norm()))}. So a head that finds nothing can "
                   "look there and fetch almost nothing. Such a place is called a resting place, "
                   "or ",
                   term("attention sink"), "."),

@@ -69,11 +69,12 @@ def _opening(facts: Facts, d_value: int) -> list[Prose]:
     first, last = facts.head * d_value + 1, (facts.head + 1) * d_value
     return [
         prose("Every head brings back ", f"{d_value} numbers for ", here, ". Laid side by side, ",
-              f"they make {width:,}: the ", term("concat"), ". The heads have not met yet. Numbers "
+              f"they make {width:,}: the ", term("concat"), " (short for "
+              "concatenation). The heads have not met yet. Numbers "
               f"{first:,} to {last:,} come from ", part(facts.name, f"head {facts.name}"),
-              " alone, and another head has no part in them."),
-        prose("The last matrix of the layer is called ", term("Wo"), f" (o for output). It makes "
-              f"{facts.d_model:,} new numbers from these {width:,}, and passes them on."),
+              " alone; no other head has a part in them."),
+        prose("The last step of attention is a matrix called ", term("Wo"), " (o for output). It "
+              f"makes {facts.d_model:,} new numbers from these {width:,} and passes them on."),
     ]  # fmt: skip
 
 
@@ -96,12 +97,12 @@ def _reach_question(facts: Facts, figure: figures.OutputFigure) -> QuizQuestion:
 def _after(facts: Facts, figure: figures.OutputFigure) -> list[Prose]:
     owners, this = figure.heads, figure.heads[facts.head]
     top, least = max(owners, key=lambda each: each.share), min(owners, key=lambda each: each.share)
-    bias = " and a fixed vector, the bias," if figure.has_bias else ""
+    bias = ", plus a fixed vector called the bias," if figure.has_bias else ""
     rounding = "no difference" if not figure.difference else (
         f"the largest difference is {power(figure.difference)}, which is rounding"
     )  # fmt: skip
     check = (
-        f"We checked: what the heads add{bias} makes up the output; {rounding}."
+        f"We checked: what the heads add{bias} is the output; {rounding}."
         if figure.adds_up
         else f"What the heads add misses the output by {power(figure.difference)}."
     )
@@ -122,8 +123,9 @@ def _after(facts: Facts, figure: figures.OutputFigure) -> list[Prose]:
                   "that is the last question.")
         )  # fmt: skip
     paragraphs.append(
-        prose("A number for it: ", term("segregation"), " is 1 if every number has one owner, "
-              f"and 0 if all {format_count(facts.num_heads, 'head')} share evenly. Before Wo it is "
-              f"{figure.segregation_concat:.2f}, after Wo {figure.segregation_output:.2f}.")
+        prose("One number sums this up: ", term("segregation"), " is 1 if every number has one "
+              f"owner, and 0 if all {format_count(facts.num_heads, 'head')} share evenly. It is "
+              f"{figure.segregation_concat:.2f} before Wo and {figure.segregation_output:.2f} "
+              "after.")
     )  # fmt: skip
     return paragraphs

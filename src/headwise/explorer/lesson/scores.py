@@ -114,7 +114,8 @@ def _pair(facts: Facts, values: list[str]) -> Prose:
 
 
 def _power_paragraph(facts: Facts, powers: Tensor, total: float) -> Prose:
-    first = prose(term("e to the score"), " makes every number positive and stretches the lead")
+    first = prose("Then the number e, 2.718, is raised to each score. ", term("e to the score"),
+                  " is never negative and stretches the lead")  # fmt: skip
     if total >= LARGEST_POWER:
         return prose(first, ". (The numbers are too large to print here.)")
     if facts.sees_one:

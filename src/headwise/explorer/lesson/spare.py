@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.prose import Prose, Run, part, prose, term
-from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
+from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion
 from headwise.explorer.lesson.silencing import DRAWS, Effects, Measured, prompt_end
 from headwise.explorer.lesson.token_text import number, percent, shown
 from headwise.formats import format_count, join_words
@@ -186,14 +186,15 @@ def _limit_question(figure: figures.SpareFigure, limit: _Limit) -> QuizQuestion:
     at = counts.index(right)
     gap = max(1, len(counts) // 4)
     near = [counts[(at + turn * gap) % len(counts)] for turn in range(1, MAX_OPTIONS)]
-    # one number stands for the step that contains it
-    wrong = [count for count in dict.fromkeys(near) if count != right]
+    offered = sorted({right, *near})
     median = sorted(head.effect for head in figure.heads)[total // 2]
-    return choice_question(
+    return QuizQuestion(
         prose(f"We silence heads together, the least missed first, {limit.rule}. How many of the "
               f"{format_count(total, 'head')} can be silent?"),
-        _count_text(right, total),
-        [_count_text(count, total) for count in wrong],
+        "choice",
+        [_count_text(count, total) for count in offered],
+        offered.index(right),
+        0.0,
         hint=prose(f"Silenced alone, half of the heads move the answer by {number(median)} or "
                    "less. But small changes add up."),
         why=_limit_sentence(figure, limit),
@@ -202,8 +203,8 @@ def _limit_question(figure: figures.SpareFigure, limit: _Limit) -> QuizQuestion:
 
 def _count_text(count: int, total: int) -> str:
     if count == 0:
-        return "0, none of them"
-    return f"{count:,}, all of them" if count == total else f"About {count:,}"
+        return "None of them"
+    return f"All {count:,}" if count == total else f"About {count:,}"
 
 
 def _limit_sentence(figure: figures.SpareFigure, limit: _Limit) -> Prose:
@@ -252,8 +253,8 @@ def _after(facts: Facts, figure: figures.SpareFigure) -> list[Prose]:
         )  # fmt: skip
         paragraphs.append(
             prose("Heads differ in worth. The most missed is ",
-                  part(most.head.name, f"head {most.head.name}"), f".{others} Many can go almost "
-                  "unnoticed, because others carry nearly the same, or because they rest.")
+                  part(most.head.name, f"head {most.head.name}"), f".{others} A head can be spare "
+                  "because it rests here, or because another head does the same.")
         )  # fmt: skip
     paragraphs.append(
         prose("Read this with care. The order was measured on this one sentence; another sentence "

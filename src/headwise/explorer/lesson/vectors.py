@@ -89,9 +89,9 @@ def _opening(facts: Facts, width: int, chosen: int, d_value: int) -> list[Prose]
         prose("Where do the shares come from? The layer receives ", here,
               f" as {width:,} numbers. From them, {facts.name} makes three short lists {sizes}.",
               pieces),
-        prose("The ", term("query"), " says what ", here, " is looking for. The ", term("key"),
+        prose("The ", term("query"), " says what a piece is looking for. The ", term("key"),
               " says what it can be found by. The ", term("value"),
-              " is what it hands over once it is found."),
+              " is what it hands over once it is found. Every piece has all three."),
         prose(match, "number by number, and add up the products. The sum is called a ",
               term("dot product"), "."),
     ]  # fmt: skip
@@ -122,9 +122,9 @@ def _after(facts: Facts, queries: Tensor, keys: Tensor, chosen: int) -> list[Pro
     forward = float(queries[facts.position] @ keys[chosen])
     back = float(queries[chosen] @ keys[facts.position])
     paragraphs = [
-        prose("The sum is large where query and key are large in the same places, with the same "
-              "sign. Nobody wrote these numbers: the matrices that make queries, keys and values "
-              "were learned in training.")
+        prose("The sum is large if query and key are large in the same places and with the same "
+              "sign. Nobody wrote these numbers. The tables (matrices) that turn a piece into its "
+              "query, key and value were learned in training.")
     ]  # fmt: skip
     if abs(forward - back) > TIE * max(abs(forward), abs(back), 1.0):
         paragraphs.append(

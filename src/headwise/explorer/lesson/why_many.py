@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
-from headwise.explorer.lesson.prose import Prose, join_runs, prose, term
+from headwise.explorer.lesson.prose import Prose, Run, join_runs, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
 from headwise.explorer.lesson.swaps import (
     Pair,
@@ -94,28 +94,36 @@ def _question(facts: Facts, swap: Swap | None, pair: Pair | None) -> QuizQuestio
 
 
 def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
-    here, row = facts.word(facts.here), facts.here_row
+    here = facts.word(facts.here)
     total, per_layer = sum(facts.layers.values()), sorted(set(facts.layers.values()))
     heads = f"{per_layer[0]}" if len(per_layer) == 1 else f"{per_layer[0]} to {per_layer[-1]}"
     layer, head = facts.call.layer, facts.head
     first = prose(
         "To understand ", here, ", a model has to look at the other words. The part of a model "
-        "that looks is called an ", term("attention head"), ". From every word, a head has 100% of "
-        "its attention to give away, and each word gets a ", term("share"), " of it.",
+        "that looks is called an ", term("attention head"), ". For every word, a head has 100% of "
+        "attention to give away, and each word of the sentence gets a ", term("share"), " of it.",
     )  # fmt: skip
-    which = (
-        f"This model has {format_count(total, 'head')}, in "
-        f"{format_count(len(facts.layers), 'layer')} of {heads}. The picture shows one of them: "
-        f"layer {layer}, head {head}, or {facts.name} for short. (Counting starts at 0.)"
+    layers = format_count(len(facts.layers), "layer")
+    stacked: list[str | Run] = (
+        [f"{heads} in its only ", term("layer")]
+        if len(facts.layers) == 1
+        else [
+            f"{heads} in each of its ",
+            term(layers),
+            ", which the text passes one after the other",
+        ]
     )
+    which = prose(
+        f"This model has {format_count(total, 'head')}: ", *stacked, ". The picture shows one of "
+        f"them: layer {layer}, head {head}, or {facts.name} for short. (Counting starts at 0.)",
+    )  # fmt: skip
     if not is_swapped:
-        return [first, prose(which)]
-    top = int(row.argmax())
+        return [first, which]
     return [
         first,
-        prose(which, " From ", here, f", {percent(float(row[top]))} goes to ",
-              _self_or_word(facts, top), "."),
-    ]  # fmt: skip
+        which,
+        prose("Where will this head look from ", here, "? Decide, then press Look."),
+    ]
 
 
 def _self_or_word(facts: Facts, at: int) -> Prose:
@@ -196,10 +204,10 @@ def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]
     return [
         prose("A head can spend its 100% only once, but ", here, " needs several links at the same "
               f"time. {several} heads share the work: ", join_runs(looks), "."),
-        prose("With a single head, one row would have to serve for all of these. It would be like "
-              "their average, and that is a blur: its largest share is "
+        prose(f"With a single head, one set of shares would have to do for all {several.lower()}. "
+              "It would be something like their average, and that is a blur: its largest share is "
               f"{percent(average.largest)}, while the heads reach {percent(figure.mean_largest)} "
-              f"on average. It is like looking evenly at {math.exp(average.entropy):.1f} words at "
-              f"once, instead of {math.exp(figure.mean_entropy):.1f}. Several heads each stay "
-              "sharp."),
+              "on average. The average is like looking evenly at "
+              f"{math.exp(average.entropy):.1f} words, the heads like looking at "
+              f"{math.exp(figure.mean_entropy):.1f}. Several heads each stay sharp."),
     ]  # fmt: skip

@@ -22,8 +22,12 @@ export function whyMany(f, lesson) {
     views.push({ name: "several", text: `${f.rows.length} heads`, isEarly: false });
   let view = "one";
   let isOver = false;
-  // Without a swap, the question is where the head looks.
-  const isLooking = () => isOver || swap !== null || pair !== null;
+  let isLooking = false;
+  const looker = make("button", { type: "button", class: "lesson-look" }, "Look");
+  looker.addEventListener("click", () => {
+    isLooking = true;
+    draw();
+  });
   const stage = new LessonStage(place, lesson);
   const choice = segments(
     "What the picture shows",
@@ -32,7 +36,8 @@ export function whyMany(f, lesson) {
   );
   const title = make("p", { class: "lesson-caption" });
   const average = make("div", { class: "lesson-average", hidden: true });
-  const el = make("div", { class: "lesson-why" }, choice.el, title, stage.el, average);
+  const top = make("div", { class: "lesson-top" }, choice.el, title);
+  const el = make("div", { class: "lesson-why" }, top, stage.el, average);
 
   /** @param {string} name */
   function go(name) {
@@ -68,7 +73,7 @@ export function whyMany(f, lesson) {
       const second = { ...pair.swap, heads: [one(pair.swap.weights, pair.head)] };
       stage.show({ ...first, pair: isOver ? second : null });
     } else {
-      stage.show({ heads: [one(f.weights)], isBare: !isLooking() });
+      stage.show({ heads: [one(f.weights)], isBare: !isLooking });
     }
   }
 
@@ -95,7 +100,17 @@ export function whyMany(f, lesson) {
         name,
         `reads both sentences: ${changes(place.words, f.weights[place.word], swap)}`,
       ];
-    return [mark, name, isLooking() ? "looks" : "is about to look"];
+    if (isLooking) return [mark, name, ...largestShare()];
+    // Without a swap, the question is where the head looks.
+    return [mark, name, "is about to look", ...(swap || pair ? [looker] : [])];
+  }
+
+  /** The largest share of the word that is followed. */
+  function largestShare() {
+    const row = f.weights[place.word];
+    const at = row.indexOf(Math.max(...row));
+    const name = make("i", {}, place.words[at].text);
+    return [make("span", {}, "gives ", make("b", {}, percent(row[at])), " to ", name)];
   }
 
   /**
@@ -162,7 +177,7 @@ export function whyMany(f, lesson) {
     el,
     reveal: () => {
       if (isOver) return;
-      isOver = true;
+      isOver = isLooking = true;
       go(pair ? "pair" : swap ? "swap" : "one");
     },
     aim: (/** @type {string} */ target) => {
