@@ -71,9 +71,13 @@ export class HeadFacts {
       served &&
       `It shares keys and values: it reads KV head ${served.kv_head} of ${served.kv_heads}.`;
     this.body.replaceChildren(
-      ...(shared ? [make("p", {}, shared)] : []),
-      part("How far it looks", profile(answer.profile)),
-      part("What it adds to its layer", contribution(answer.contribution)),
+      make(
+        "div",
+        {},
+        ...(shared ? [make("p", {}, shared)] : []),
+        part("How far it looks", profile(answer.profile)),
+        part("What it adds to its layer", contribution(answer.contribution)),
+      ),
       part("Evidence for roles", this.evidence(answer)),
       part("Measures on this text", this.measures(answer.measures)),
     );
@@ -117,15 +121,18 @@ export class HeadFacts {
    * @param {MeasureValue[]} measures */
   measures(measures) {
     const groups = this.about?.measure_groups ?? {};
+    /** @type {Record<string, string>} */
+    const words = { ...this.about?.measures };
+    for (const names of Object.values(this.about?.job_measures ?? {})) Object.assign(words, names);
     const known = new Map(measures.map((measure) => [measure.name, measure]));
     const lists = Object.entries(groups).flatMap(([group, names]) => {
       const shown = names.flatMap((name) => known.get(name) ?? []);
       if (!shown.length) return [];
-      const rows = shown.map(({ value, meaning }) =>
+      const rows = shown.map(({ name, value, meaning }) =>
         make(
           "tr",
-          {},
-          make("th", { scope: "row" }, meaning),
+          { title: meaning },
+          make("th", { scope: "row" }, words[name] ?? meaning),
           make("td", { class: "hv-number" }, format(value)),
         ),
       );
@@ -153,8 +160,8 @@ function profile({ offsets, means }) {
   const wide = 600 / Math.max(1, means.length);
   const best = means.indexOf(Math.max(...means));
   const most =
-    `Most of its attention goes to ${distance(offsets[best] ?? 0, "token")}: ` +
-    `${percent(means[best] ?? 0)} on average.`;
+    `Each bar: the mean share at a distance, over the tokens that have one there. Highest is ` +
+    `${distance(offsets[best] ?? 0, "token")}, ${percent(means[best] ?? 0)}.`;
   const bars = means.map((mean, at) =>
     svg(
       "rect",

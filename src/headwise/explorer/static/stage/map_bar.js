@@ -21,7 +21,9 @@ export class MapBar {
   /** @param {Frame} frame */
   show(frame) {
     const { host, heads, tab, isLookedAt, data, pair } = frame;
-    const key = JSON.stringify([heads, tab, host.theme(), isLookedAt, pair?.side, host.get("of")]);
+    const key = JSON.stringify([
+      ...[heads, tab, host.theme(), isLookedAt, pair?.side, pair?.words, host.get("of")],
+    ]);
     if (key === this.shown) return;
     this.shown = key;
     const isMany = heads.length > 1;
@@ -39,12 +41,13 @@ export class MapBar {
     const isPair = pair?.side === "both";
     this.sides.hidden = !isPair;
     const of = host.get("of") === "second" ? "second" : "first";
+    const [one, other] = frame.pair?.words ?? ["First", "Second"];
     const side = (/** @type {string} */ name, /** @type {string} */ label) =>
       this.tab(label, of === name, "", () =>
         host.set({ of: name === "first" ? "" : name }, "push"),
       );
     this.sides.replaceChildren(
-      ...(isPair ? [side("first", "First text"), side("second", "Second text")] : []),
+      ...(isPair ? [side("first", `With ${one}`), side("second", `With ${other}`)] : []),
     );
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The second sentence of a pair: its weights, and which of its words correspond. */
 
-/** @import {PairAnswer, TextAnswer} from "../types.js" */
+/** @import {PairAnswer, StageWord, TextAnswer} from "../types.js" */
 /** @import {Switches} from "./data.js" */
 /** @import {Host} from "./host.js" */
 /** @import {Match} from "./pair.js" */
@@ -73,7 +73,8 @@ export class PairData {
   frame() {
     const { answer, data, head } = this;
     if (!answer || !data || !data.isReady([head])) return null;
-    const { isByWord } = axisOf(answer.second, stackOf(head), data.switches.words);
+    const { axis, isByWord } = axisOf(answer.second, stackOf(head), data.switches.words);
+    const first = axisOf(answer.first, stackOf(head), data.switches.words).axis;
     const aligned = /** @type {Match[]} */ (
       isByWord ? answer.aligned.words : answer.aligned.pieces
     );
@@ -82,9 +83,24 @@ export class PairData {
     return {
       data,
       aligned,
+      words: pairWords(first.rows, axis.rows, aligned),
       side: this.host.get("side"),
       partner: (/** @type {number | null} */ at) => find(0, at),
       origin: (/** @type {number | null} */ at) => find(1, at),
     };
   }
+}
+
+/**
+ * The word that differs, in both sentences; "First" and "Second" if it is not one word.
+ * @param {StageWord[]} first @param {StageWord[]} second @param {(number | null)[][]} aligned
+ * @returns {[string, string]}
+ */
+function pairWords(first, second, aligned) {
+  const changed = aligned.filter(
+    ([from, to]) => from === null || to === null || first[from].text !== second[to].text,
+  );
+  const [from, to] = changed[0] ?? [null, null];
+  if (changed.length !== 1 || from === null || to === null) return ["First", "Second"];
+  return [first[from].text, second[to].text];
 }

@@ -1,7 +1,6 @@
 // @ts-check
 /** Shows a frame in all parts of the view. */
 
-/** @import {StageWord} from "../types.js" */
 /** @import {Parts} from "./parts.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
@@ -94,8 +93,6 @@ function showRanking(parts, frame, isPair) {
 
 /** @param {Parts} parts @param {Frame} frame */
 function toolsPicture({ view }, { host, data, pair, heads }) {
-  const first = view.data ?? data;
-  const words = pair && pairWords(first.rows(heads[0]), pair.data.rows(heads[0]), pair.aligned);
   /** @type {Record<string, string>} */
   const disabled = { ...host.cannot };
   if (data.text.why_no_words) disabled.words = data.text.why_no_words;
@@ -104,21 +101,7 @@ function toolsPicture({ view }, { host, data, pair, heads }) {
   return {
     get: (/** @type {string} */ key) => host.get(key),
     disabled,
-    pair: pair && words ? { words, side: pair.side } : null,
+    pair: pair && { words: pair.words, side: pair.side },
     isEditing: view.editing.isOn,
   };
-}
-
-/**
- * The word that differs, in both sentences; "First" and "Second" if it is not one word.
- * @param {StageWord[]} first @param {StageWord[]} second @param {(number | null)[][]} aligned
- * @returns {[string, string]}
- */
-function pairWords(first, second, aligned) {
-  const changed = aligned.filter(
-    ([from, to]) => from === null || to === null || first[from].text !== second[to].text,
-  );
-  const [from, to] = changed[0] ?? [null, null];
-  if (changed.length !== 1 || from === null || to === null) return ["First", "Second"];
-  return [first[from].text, second[to].text];
 }

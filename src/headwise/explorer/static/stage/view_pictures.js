@@ -40,7 +40,7 @@ import { shades } from "./shades.js";
  * @property {boolean} isHovered  whether the word or head is only hovered
  * @property {boolean} isLookedAt @property {boolean} hidesSpecial
  * @property {{data: TextData, aligned: Match[], partner: (at: number | null) => number | null,
- *   side: string} | null} pair
+ *   side: string, words: [string, string]} | null} pair
  * @property {string} tab  the head whose map is shown
  * @property {[number, number] | null} window  words of a long text that the stage shows
  * @property {boolean} isNarrow @property {boolean} isWrapped  whether the stage has several lines
