@@ -86,7 +86,7 @@ def test_one_text_of_the_pair_is_shown_alone(page: Page) -> None:
     headline(page, "it looks at animal")
     tools.get_by_role("button", name="Both").click()
     headline(page, "With wide, it looks less at animal")
-    page.get_by_role("button", name="Second text").click()
+    page.get_by_role("button", name="With wide").click()
     hash_has(page, of="second")
     page.get_by_role("button", name="Close").click()
     hash_has(page, swap="")
