@@ -52,7 +52,8 @@ def test_probabilities_are_those_of_the_model_without_the_drawn_heads(family: st
     answer = compare_random(session.scored, [WORDS], chosen, session.num_heads, draws=5)
     told = compare_gated(session.scored, [WORDS], chosen, session.num_heads).prediction
     assert answer.names[0] == told.names[0]
-    assert answer.names[-1] == told.names[told.after.index(max(told.after))]
+    now = told.names[told.after.index(max(told.after))]
+    assert now in (answer.names[0], answer.names[1]) and sorted(answer.names) == sorted(told.names)
     for draw, heads in enumerate(answer.heads):
         alone = compare_gated(
             session.scored, [WORDS], dict.fromkeys(parse_heads(heads), 0.0), session.num_heads

@@ -101,6 +101,10 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         expect(sub).to_contain_text(spread)
         turned = sum(name != random.names[0] for name in random.likeliest)
         assert ("another is likeliest" in sub.inner_text()) == bool(turned)
+        for row in page.locator(".wi-bars li").all():
+            values = random.values[random.names.index(row.locator(".wi-name").inner_text())]
+            ends = f"random heads: {percent(min(values))} to {percent(max(values))}"
+            expect(row.locator(".wi-range")).to_have_attribute("title", ends)
         cell = page.locator(".wi-grid [data-head=L1H2]")
         expect(cell).to_have_attribute("aria-label", re.compile("L1H2.*off"))
         expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L1H2 looked")
@@ -217,7 +221,9 @@ def test_a_search_finds_heads_and_says_so(chrome: Browser, causal: str) -> None:
             f"{', '.join(found)} · found by a search on this sentence"
         )
         expect(page.locator(".wi-sub")).to_contain_text("picked at random, ten times")
-        expect(page.locator(".wi-sub")).to_contain_text("A search chose these heads on this very")
+        expect(page.locator(".wi-sub")).to_contain_text(
+            "A search chose these heads on this sentence"
+        )
         page.reload()
         outcome(page, len(found))
         expect(page.locator(".wi-kicker")).to_contain_text("found by a search")

@@ -380,7 +380,7 @@ class RandomAnswer:
     heads: list[list[str]]
     """The heads of each draw."""
     names: list[str]
-    """The likeliest prediction before the chosen change and, if it is another, after it."""
+    """Names of the predictions: the likeliest before the chosen change, after it, and others."""
     pairs: list[list[int]]
     """For an embedding model, the numbers of every two texts."""
     values: list[list[float]]

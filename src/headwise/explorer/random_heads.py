@@ -17,6 +17,7 @@ from headwise.explorer.what_if import (
     Factors,
     Prompt,
     gated_outputs,
+    likeliest_outputs,
     output_name,
     unchanged_output,
 )
@@ -42,8 +43,8 @@ def compare_random(
 ) -> RandomAnswer:
     """Outputs with the same factors on random heads, `draws` times.
 
-    Reports the likeliest prediction before the change and the likeliest after it or, for an
-    embedding model, the cosine of every pair of texts.
+    Reports the probability of every prediction that `compare_gated` reports, the likeliest before
+    and after the change first; for an embedding model, the cosine of every pair of texts.
     """
     if not factors:
         raise OptionError("gates is empty: switch off or scale at least one head")
@@ -64,7 +65,8 @@ def compare_random(
             for one, other in pairs
         ]
         return RandomAnswer(heads, [], pairs, cosines, [])
-    likeliest = list(dict.fromkeys((int(before.argmax()), int(after.argmax()))))
+    tops = likeliest_outputs(before, after)
+    likeliest = list(dict.fromkeys((int(before.argmax()), int(after.argmax()), *tops)))
     return RandomAnswer(
         heads=heads,
         names=[output_name(scored, len(before), number) for number in likeliest],

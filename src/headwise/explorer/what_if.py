@@ -197,10 +197,15 @@ def _similarity(before: Tensor, after: Tensor) -> Similarity:
     return Similarity(*(cosine.double().round(decimals=4).tolist() for cosine in cosines))
 
 
+def likeliest_outputs(before: Tensor, after: Tensor) -> list[int]:
+    """Numbers of the likeliest tokens or classes before a change, then of those after it."""
+    shown = min(TOP, len(before))
+    tops = [output.topk(shown).indices.tolist() for output in (before, after)]
+    return list(dict.fromkeys(tops[0] + tops[1]))
+
+
 def _prediction(scored: ScoredModel, title: str, before: Tensor, after: Tensor) -> Prediction:
-    num_shown = min(TOP, len(before))
-    tops = [output.topk(num_shown).indices.tolist() for output in (before, after)]
-    likeliest = list(dict.fromkeys(tops[0] + tops[1]))
+    likeliest = likeliest_outputs(before, after)
     is_token = _predicts_tokens(scored, len(before))
     return Prediction(
         what=_what(scored) if is_token else "class",

@@ -1,12 +1,13 @@
 // @ts-check
 /** Bars before and after: grey with all heads on, ink with the change. */
 
-/** @import {Prediction, Similarity} from "../types.js" */
+/** @import {Prediction, RandomAnswer, Similarity} from "../types.js" */
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
 import { cosine, isLineBreak, sentencePairs } from "./whatif_sentences.js";
 
+const RANDOM = "random heads";
 /** Most rows of bars. */
 const ROWS = 6;
 
@@ -14,30 +15,39 @@ const ROWS = 6;
  * @typedef {object} Row
  * @property {string} label @property {boolean} isWord  set in the type of the text
  * @property {number} before @property {number} after
+ * @property {number[]} draws  values with random heads; empty until they are known
  */
 
-/** The likeliest words before or after, the longest bar first. @param {Prediction} prediction */
-export function predictionRows({ names, before, after }) {
+/**
+ * The likeliest words before or after, the longest bar first.
+ * @param {Prediction} prediction @param {RandomAnswer | null} random
+ */
+export function predictionRows({ names, before, after }, random) {
   /** @type {Row[]} */
   const rows = names.map((label, at) => ({
     label: isLineBreak(label) ? "new line" : label,
     isWord: !isLineBreak(label),
     before: before[at],
     after: after[at],
+    draws: random?.values[random.names.indexOf(label)] ?? [],
   }));
   const length = (/** @type {Row} */ row) => Math.max(row.before, row.after);
   return rows.sort((one, other) => length(other) - length(one)).slice(0, ROWS);
 }
 
-/** The most alike pairs of sentences. @param {Similarity} similarity @returns {Row[]} */
-export const similarityRows = (similarity) =>
+/**
+ * The most alike pairs of sentences.
+ * @param {Similarity} similarity @param {RandomAnswer | null} random @returns {Row[]}
+ */
+export const similarityRows = (similarity, random) =>
   sentencePairs(similarity)
     .slice(0, ROWS)
-    .map(({ one, other, before, after }) => ({
+    .map(({ one, other, before, after, at }) => ({
       label: `${one + 1} and ${other + 1}`,
       isWord: false,
       before,
       after,
+      draws: random?.values[at] ?? [],
     }));
 
 export class Bars {
@@ -60,8 +70,9 @@ export class Bars {
       `${title} `,
       key("before", "all heads on"),
       ...(changed ? [" ", key("after", changed)] : []),
+      ...(changed && rows.some(({ draws }) => draws.length) ? [" ", key("range", RANDOM)] : []),
     );
-    const most = Math.max(1e-9, ...rows.map((row) => Math.max(row.before, row.after)));
+    const most = Math.max(1e-9, ...rows.flatMap((row) => [row.before, row.after, ...row.draws]));
     const print = isCosine ? cosine : percent;
     const bar = (/** @type {string} */ kind, /** @type {number} */ value) => {
       const line = make("span", { class: `wi-bar wi-${kind}` });
@@ -69,9 +80,23 @@ export class Bars {
       const number = make("span", { class: "wi-number" }, print(value));
       return make("span", { class: "wi-line" }, line, number);
     };
+    const range = (/** @type {number[]} */ draws) => {
+      const [low, high] = [Math.min(...draws), Math.max(...draws)];
+      const line = make("span", { class: "wi-range" });
+      line.style.setProperty("--low", String(Math.max(0, low) / most));
+      line.style.setProperty("--high", String(Math.max(0, high) / most));
+      const said = `${RANDOM}: ${print(low)} to ${print(high)}`;
+      line.title = said;
+      return make(
+        "span",
+        { class: "wi-line wi-draws" },
+        line,
+        make("span", { class: "hv-hidden" }, said),
+      );
+    };
     this.list.classList.toggle("wi-single", !changed);
     this.list.replaceChildren(
-      ...rows.map(({ label, isWord, before, after }) =>
+      ...rows.map(({ label, isWord, before, after, draws }) =>
         make(
           "li",
           {},
@@ -81,6 +106,7 @@ export class Bars {
             { class: "wi-lines" },
             bar("before", before),
             ...(changed ? [bar("after", after)] : []),
+            ...(changed && draws.length ? [range(draws)] : []),
           ),
         ),
       ),

@@ -21,7 +21,7 @@ const TITLES = {
   class: "Class",
 };
 const GENERATED = "Underlined: generated words. The arcs show the model with all heads on";
-const FOUND = " A search chose these heads on this very sentence: try them on another.";
+const FOUND = " A search chose these heads on this sentence: try another.";
 /** Milliseconds before a screen reader hears a new headline. */
 const SPOKEN = 400;
 
@@ -77,7 +77,9 @@ function drawHead(panel, factors) {
     isFound && !waits ? FOUND : "",
   ]);
   speak(panel, `${plain(shown.headline)}. ${plain(shown.sub)}`);
-  const rows = prediction ? predictionRows(prediction) : similarity && similarityRows(similarity);
+  const rows = prediction
+    ? predictionRows(prediction, random)
+    : similarity && similarityRows(similarity, random);
   const title = prediction ? TITLES[prediction.what] : "Cosine of two sentences";
   const masked = prediction?.what === "masked" ? [`${prediction.title}.`] : [];
   panel.bars.show(title, changedName(factors), rows ?? [], !prediction, [...masked, ...remarks]);
