@@ -51,7 +51,7 @@ class Scoring:
     """A score that joins the softmax but belongs to no token; None if the head has none."""
 
     def logits(self, scores: Tensor) -> Float[Tensor, " key"]:
-        """What enters the softmax for `scores`."""
+        """Inputs of the softmax for `scores`."""
         return self.bent(scores.double()) + self.added
 
     def weights(self, scores: Tensor) -> Float[Tensor, " key"]:

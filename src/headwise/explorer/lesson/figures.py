@@ -153,7 +153,7 @@ class ScoresFigure:
     """None for a masked piece."""
     sink: float | None
     scaled: list[float | None]
-    """What enters the softmax; None for a masked piece."""
+    """Inputs of the softmax; None for a masked piece."""
     powers: list[float | None]
     """e to that; None also if it is too large to write."""
     total: float | None
@@ -165,7 +165,7 @@ class ScoresFigure:
 
 @dataclass(frozen=True)
 class PartFigure:
-    """What one piece adds: its value, shortened by its share, as an arrow in a plane."""
+    """The part of one piece: its value, shortened by its share, as an arrow in a plane."""
 
     piece: int
     weight: float
@@ -240,7 +240,7 @@ class OwnerFigure:
     contribution: list[float]
     length: float
     share: float
-    """Its length as a share of all heads' lengths."""
+    """Length of the contribution, as a share of all heads' lengths."""
     touched: int
     """Number of output numbers that the head changes."""
 

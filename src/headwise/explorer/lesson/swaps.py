@@ -230,7 +230,7 @@ def _change_text(before: float, after: float) -> str:
 
 
 def _moves(facts: Facts, swap: Swap, watched: int) -> Prose:
-    """What the swap moved, in points, and no more."""
+    """The shares that the swap moved most, in points, and no more."""
     if _is_hidden(facts, swap):
         return prose(facts.word(watched), f" keeps its {percent(float(facts.here_row[watched]))}: "
                      "from ", facts.word(facts.here), ", this model cannot see the swapped word. "
@@ -262,7 +262,7 @@ def _most_gained(pair: Pair) -> int:
 
 
 def swap_paragraphs(facts: Facts, swap: Swap | None, pair: Pair | None) -> list[Prose]:
-    """What the swaps show, and what a link does not prove."""
+    """Sentences on each swap, and on links, which prove nothing."""
     special = next((at for at, word in enumerate(facts.words) if word.kind == "special"), None)
     paragraphs = []
     if pair is not None:
