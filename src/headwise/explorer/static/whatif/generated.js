@@ -67,8 +67,9 @@ export class Generated {
    * @param {GeneratedText} text @param {Side} side @param {string} name @param {boolean} isShown
    */
   line(text, side, name, isShown) {
-    const prompt = text.added ? text.text.slice(0, -text.added.length) : text.text;
-    const why = text.added ? ENDS[text.end] : "The model ends its text at once.";
+    const added = text.added.trimStart();
+    const prompt = added ? text.text.slice(0, -added.length) : text.text;
+    const why = added ? ENDS[text.end] : "The model ends its text at once.";
     const button = make(
       "button",
       { type: "button", class: "wi-generated", "data-side": side, "aria-pressed": String(isShown) },
@@ -78,7 +79,7 @@ export class Generated {
         "span",
         { class: "wi-written", dir: "auto" },
         make("span", { class: "wi-prompt" }, shorten(prompt)),
-        make("b", {}, text.added),
+        make("b", {}, added),
         ...(why ? [" ", make("small", {}, why)] : []),
       ),
       make("span", { class: "wi-look" }, isShown ? "Back to the text" : "Look at its attention"),
