@@ -1,7 +1,7 @@
 // @ts-check
 /** The lesson: seven steps around one sentence, and an exercise by hand. */
 
-/** @import {AnswerVerdict, LessonAnswer, ModelAnswer, Place, StepAnswer} from "../types.js" */
+/** @import {AnswerVerdict, LessonAnswer, ModelAnswer, Place, ProgressAnswer, StepAnswer} from "../types.js" */
 /** @import {Page} from "../page.js" */
 /** @import {Figure, Lesson} from "./parts.js" */
 /** @import {Tried} from "./question.js" */
@@ -131,7 +131,9 @@ export class LessonPanel {
         ? "The model runs many times, each time with other heads silent \u2026"
         : "The model reads the sentence for the lesson \u2026";
     const slow = setTimeout(() => {
-      if (isOther || isMoved) this.tell(why);
+      if (!isOther && !isMoved) return;
+      this.tell(why);
+      this.count(mine.signal);
     }, SLOW);
     try {
       const answer = await api.post("/api/lesson", body, mine.signal);
@@ -151,6 +153,19 @@ export class LessonPanel {
     this.drawn.replaceChildren();
     this.rest.replaceChildren();
     this.prose.replaceChildren(make("p", { class: "lesson-wait", role: "status" }, text));
+  }
+
+  /** Count the runs of a step that takes time, until it has come. @param {AbortSignal} signal */
+  async count(signal) {
+    const wait = this.prose.querySelector(".lesson-wait");
+    const counter = make("p", { class: "lesson-note" });
+    wait?.after(counter);
+    while (counter.isConnected && !signal.aborted) {
+      const answer = await api.get("/api/progress").catch(() => ({}));
+      const { stage, done, total } = /** @type {Partial<ProgressAnswer>} */ (answer);
+      counter.textContent = total ? `${stage}: ${done} of ${total}` : "";
+      await new Promise((resolve) => void setTimeout(resolve, SLOW));
+    }
   }
 
   /** Show why the server could not make the step. @param {api.Refused} error */

@@ -16,9 +16,8 @@ import { logitsOf, softmax, totalOf } from "./softmax.js";
 const TENTHS = 10;
 /** Milliseconds per key of the query's way, and for each of the two rows below. */
 const TIMES = { key: 220, row: 400 };
-/** Temperatures of the slider's two ends, as powers of two. */
-const COLDEST = -2,
-  HOTTEST = 2;
+/** Temperatures of the slider's two ends are this power of two, and one over it. */
+const HOTTEST = 2;
 
 class Scores {
   /** @param {ScoresFigure} f @param {Lesson} lesson */
@@ -27,6 +26,8 @@ class Scores {
     this.lesson = lesson;
     this.words = f.place.pieces.map(({ text }) => visible(text));
     this.scores = [...f.scores];
+    /** Change of a dot product that changes its score by one. */
+    this.step = 1 / f.scale;
     this.temperature = 1;
     this.isOpen = false;
     /** Pieces whose score the query has met. */
@@ -112,7 +113,7 @@ class Scores {
   makeTools() {
     const range = make("input", {
       type: "range",
-      min: COLDEST,
+      min: -HOTTEST,
       max: HOTTEST,
       step: 0.1,
       value: 0,
@@ -143,11 +144,6 @@ class Scores {
   isRest(at) {
     const { pieces, rests_on_first } = this.f.place;
     return pieces[at].kind === "special" || (rests_on_first && at === 0);
-  }
-
-  /** Change of a dot product that changes its score by one. */
-  get step() {
-    return 1 / this.f.scale;
   }
 
   /** Drag to the nearest tenth. @param {number} at @param {PointerEvent} event @param {HTMLElement} cell */
