@@ -38,7 +38,7 @@ export function summary(answer, seconds, isLong) {
   const time = seconds < 0.05 ? "" : ` in ${seconds.toFixed(1)} s`;
   let words = `${tokens} tokens read${time}.`;
   if (answer.measured < answer.tokens)
-    words += ` Measures are means over ${answer.measured} of them, drawn at random; maps are exact.`;
+    words += ` Measures are means over ${answer.measured} random ones; maps are exact.`;
   if (answer.left_out) {
     const who = answer.is_models_limit ? "The model takes" : "This page reads";
     const count = answer.left_out.toLocaleString("en");

@@ -7,15 +7,13 @@
 
 /** @import {StageWord, TextAnswer} from "../types.js" */
 /** @import {SmallMap} from "./grid.js" */
-/** @import {Cells, Host, Thumbs} from "./host.js" */
+/** @import {Cells, Host} from "./host.js" */
 /** @import {Weights} from "./weights.js" */
 
-import { axisOf, layerOf, numberOf, stackOf } from "./host.js";
+import { axisOf, stackOf } from "./host.js";
 import { restingPlaces } from "./links.js";
+import { LongData } from "./long_data.js";
 import { roots } from "./shades.js";
-
-/** Largest number of rows and columns of an exact part of a map. */
-const TILE = 256;
 
 /** @typedef {{words: boolean, first: boolean, values: boolean}} Switches */
 
@@ -37,20 +35,12 @@ export class TextData {
     this.weights = new Map();
     /** Square roots of weights by head, as bytes. @type {Map<string, Uint8Array>} */
     this.bytes = new Map();
-    /** Rows, columns, whole maps and thumbnails of a long text. @type {Map<string, Float32Array>} */
-    this.lines = new Map();
-    /** @type {Map<string, Cells>} */
-    this.cells = new Map();
-    /** @type {Map<string, Thumbs>} */
-    this.thumbs = new Map();
     /** Resting places by stack. @type {Map<string, boolean[]>} */
     this.rests = new Map();
     /** @type {Set<string>} */
     this.asked = new Set();
-    /** An exact part of a long text's map. @type {{head: string, cells: Cells} | null} */
-    this.tile = null;
-    /** A word's row in every head of a long text. @type {{at: number, by: boolean, thumbs: Thumbs} | null} */
-    this.word = null;
+    /** Null for short texts. */
+    this.long = text.is_small || !host.long ? null : new LongData(this, host.long);
   }
 
   end() {
@@ -92,7 +82,8 @@ export class TextData {
 
   /**
    * Fetch once what a key stands for, and draw again when it has come.
-   * @template T @param {string} key @param {() => Promise<T>} fetch @param {(answer: T) => void} keep
+   * @template T @param {string} key @param {() => Promise<T>} fetch
+   * @param {(answer: T) => void} keep
    */
   ask(key, fetch, keep) {
     if (this.asked.has(key)) return;
@@ -113,78 +104,33 @@ export class TextData {
 
   /** Fetch what the chosen heads need first, then every small map. @param {string[]} heads */
   async load(heads) {
-    const stacks = [...new Set([...heads, ...this.host.about.layers.map(({ name }) => name)])];
-    for (const stack of new Set(stacks.map(stackOf))) {
-      if (!this.text.is_small || !this.text.stacks[stack]) continue;
-      const options = this.options(stack);
+    if (this.long) return this.long.load(heads);
+    const all = [...heads, ...this.host.about.layers.map(({ name }) => name)];
+    for (const stack of new Set(all.map(stackOf))) {
+      if (!this.text.stacks[stack]) continue;
       this.ask(
         `weights ${stack}`,
-        () => this.host.weights(this.text, options),
+        () => this.host.weights(this.text, this.options(stack)),
         (weights) => this.weights.set(stack, weights),
       );
     }
-    if (!this.text.is_small) await this.loadLong(heads);
-  }
-
-  /** @param {string[]} heads */
-  async loadLong(heads) {
-    for (const head of heads) this.loadCells(head);
-    if (this.asked.has("thumbs") || !this.host.long) return;
-    this.asked.add("thumbs");
-    try {
-      for (const { name, heads } of this.host.about.layers) {
-        if (this.isOver || !heads) continue;
-        const thumbs = await this.host.long.thumbs(this.text, name, this.options(stackOf(name)));
-        if (this.isOver) return;
-        this.thumbs.set(name, thumbs);
-        this.version++;
-        this.changed();
-      }
-    } catch (error) {
-      this.asked.delete("thumbs");
-      if (!this.isOver) this.failed(error);
-    }
-  }
-
-  /** @param {string} head */
-  loadCells(head) {
-    const { long } = this.host;
-    if (this.text.is_small || !long) return;
-    this.ask(
-      `cells ${head}`,
-      () => long.cells(this.text, head, null, this.options(stackOf(head))),
-      (cells) => this.cells.set(head, cells),
-    );
   }
 
   /** Whether everything that the picture shows has come. @param {string[]} heads */
   isReady(heads) {
-    if (this.text.is_small) return heads.every((head) => this.weights.has(stackOf(head)));
-    const layers = this.host.about.layers.filter(({ heads }) => heads);
-    return heads.every((head) => this.cells.has(head)) && this.thumbs.size >= layers.length;
+    if (this.long) return this.long.isReady(heads);
+    return heads.every((head) => this.weights.has(stackOf(head)));
   }
 
-  /** Whether a map is exact, not reduced. @param {string} head @returns {Cells | null} */
-  exact(head) {
-    const cells = this.cells.get(head);
-    if (!cells) return null;
-    const isWhole = cells.shape[0] === this.rows(head).length;
-    return isWhole && cells.shape[1] === this.columns(head).length ? cells : null;
+  /** Whether a head can be shown. @param {string} head */
+  hasHead(head) {
+    return this.long ? this.long.cells.has(head) : this.weights.has(stackOf(head));
   }
 
-  /** Fetch an exact part of a long text's map. @param {string} head
-   * @param {{rows: number[], keys: number[]}} part */
-  loadTile(head, part) {
-    const { long } = this.host;
-    const [rows, keys] = [part.rows[1] - part.rows[0], part.keys[1] - part.keys[0]];
-    if (!long || this.exact(head) || rows > TILE || keys > TILE) return;
-    const key = `tile ${head} ${part.rows} ${part.keys}`;
-    this.asked.delete(key);
-    this.ask(
-      key,
-      () => long.cells(this.text, head, part, this.options(stackOf(head))),
-      (cells) => (this.tile = { head, cells }),
-    );
+  /** The whole map of a long text's head, perhaps reduced. @param {string} head
+   * @returns {Cells | null} */
+  overview(head) {
+    return this.long?.cells.get(head) ?? null;
   }
 
   /**
@@ -194,25 +140,16 @@ export class TextData {
   line(head, at, by) {
     const count = by ? this.columns(head).length : this.rows(head).length;
     if (at < 0 || at >= count) return null;
+    if (this.long) return this.long.line(head, at, by);
     const weights = this.weights.get(stackOf(head));
-    if (weights) return by ? weights.column(head, at) : weights.row(head, at);
-    if (this.text.is_small || !this.host.long) return null;
-    const exact = this.exact(head);
-    if (exact) return lineOf(exact, at, by);
-    return this.lines.get(`${head} ${at} ${by}`) ?? null;
+    if (!weights) return null;
+    return by ? weights.column(head, at) : weights.row(head, at);
   }
 
-  /** Fetch a row or column of a long text. @param {string} head @param {number} at @param {boolean} by */
+  /** Fetch a row or column of a long text. @param {string} head @param {number} at
+   * @param {boolean} by */
   loadLine(head, at, by) {
-    const { long } = this.host;
-    if (this.text.is_small || !long || this.line(head, at, by)) return;
-    if (at < 0 || (!this.cells.has(head) && this.rows(head).length <= 256)) return; // it comes whole
-    const key = `${head} ${at} ${by}`;
-    this.ask(
-      `line ${key}`,
-      () => long.row(this.text, head, at, by, this.options(stackOf(head))),
-      (values) => this.lines.set(key, values),
-    );
+    this.long?.loadLine(head, at, by);
   }
 
   /** @param {string} head @param {number} from @param {number} to @returns {number | null} */
@@ -224,20 +161,9 @@ export class TextData {
 
   /** @param {string} head @returns {SmallMap | null} */
   smallMap(head) {
+    if (this.long) return this.long.smallMap(head);
     const weights = this.weights.get(stackOf(head));
-    if (weights) return this.fromWeights(weights, head);
-    const thumbs = this.thumbs.get(layerOf(head));
-    if (!thumbs) return null;
-    const [, rows, columns] = thumbs.shape;
-    const size = rows * columns,
-      start = numberOf(head) * size;
-    return {
-      key: `${this.text.name} ${size}`,
-      bytes: thumbs.values.subarray(start, start + size),
-      shape: [rows, columns],
-      isResting: () => false,
-      isShown: () => true,
-    };
+    return weights ? this.fromWeights(weights, head) : null;
   }
 
   /** @param {Weights} weights @param {string} head */
@@ -263,52 +189,9 @@ export class TextData {
 
   /** One word's row in a small map. @param {string} head @param {number} at @param {boolean} by */
   bars(head, at, by) {
-    if (!this.text.is_small) {
-      if (this.word?.at !== at || this.word.by !== by) return null;
-      const { shape, values } = this.word.thumbs;
-      const place = this.headPlace(head) * shape[1];
-      const shares = [...values.subarray(place, place + shape[1])].map((byte) => byte / 255);
-      return { shares, isResting: () => false };
-    }
+    if (this.long) return this.long.bars(head, at, by);
     const shares = this.line(head, at, by);
     const resting = this.resting(head);
     return shares && { shares, isResting: (/** @type {number} */ column) => resting[column] };
   }
-
-  /** Place of a head among the heads of its stack. @param {string} head */
-  headPlace(head) {
-    let place = 0;
-    for (const { name, heads } of this.host.about.layers) {
-      if (name === layerOf(head)) return place + numberOf(head);
-      if (stackOf(name) !== stackOf(head)) continue;
-      place += heads;
-    }
-    return place;
-  }
-
-  /**
-   * Fetch one word's row in every head of a long text.
-   * @param {number} at @param {string} head @param {boolean} by
-   */
-  loadBars(at, head, by) {
-    const { long } = this.host;
-    if (this.text.is_small || !long || at < 0 || (this.word?.at === at && this.word.by === by))
-      return;
-    const key = `bars ${at} ${by}`;
-    this.ask(
-      key,
-      () => long.bars(this.text, at, by, this.options(stackOf(head))),
-      (thumbs) => {
-        this.word = { at, by, thumbs };
-        this.asked.delete(key);
-      },
-    );
-  }
-}
-
-/** @param {Cells} cells @param {number} at @param {boolean} by */
-function lineOf({ shape, values }, at, by) {
-  const [rows, columns] = shape;
-  if (!by) return values.subarray(at * columns, (at + 1) * columns);
-  return Float32Array.from({ length: rows }, (_, row) => values[row * columns + at]);
 }

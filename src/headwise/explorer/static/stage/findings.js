@@ -16,7 +16,8 @@ const CLAUSE = 6;
 
 /**
  * The sentence of a finding.
- * @param {Finding} finding @param {TextAnswer | null} text @param {string} colour @param {number} all
+ * @param {Finding} finding @param {TextAnswer | null} text @param {string} colour
+ * @param {number} all
  * @returns {Part[]}
  */
 export function findingParts(finding, text, colour, all) {

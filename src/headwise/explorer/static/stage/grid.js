@@ -8,10 +8,11 @@
 
 /** @import {LayerFacts, RoleFacts} from "../types.js" */
 
-import { make, svg } from "./dom.js";
+import { make } from "./dom.js";
+import { paintCell, slash } from "./grid_cells.js";
+import { cellSizes, gridShape, layerName } from "./grid_shape.js";
 import { Fingers } from "./grid_touch.js";
 import { headLabel } from "./sentences.js";
-import { paintBars, paintMap } from "./shades.js";
 
 /**
  * A head's small map: square roots of its weights as bytes.
@@ -47,40 +48,8 @@ import { paintBars, paintMap } from "./shades.js";
  * @property {(names: string[], isOff: boolean) => void} [toggle]  What if: click, drag and Space
  */
 
-const LETTERS = 26,
-  MAPS = 18;
 /** Milliseconds at rest before a small map lends its arcs. */
 const REST = 120;
-/** Widths in px at a font size of 16: layer labels, the largest pitch, and tall grids' pitch. */
-const LABEL = 30,
-  PITCH = 43,
-  LOW = 24,
-  TALL = 300;
-
-/** Numbers of cells across and down. @param {LayerFacts[]} layers */
-export function gridShape(layers) {
-  const heads = Math.max(1, ...layers.map((layer) => layer.heads));
-  const isTurned = layers.length > heads;
-  return {
-    across: isTurned ? layers.length : heads,
-    down: isTurned ? heads : layers.length,
-    isTurned,
-  };
-}
-
-/** Whether the grid takes a row of its own. @param {LayerFacts[]} layers @param {number} room */
-export function wantsRow(layers, room) {
-  const { across, down } = gridShape(layers);
-  return (room - LABEL) / across < MAPS + 3 && down * LOW <= 380;
-}
-
-/** Short name of a layer: enc.L0 beside a row, E0 above a column.
- * @param {string} name @param {boolean} isAbove */
-const shortName = (name, isAbove) =>
-  isAbove
-    ? name.replace(/^(.)[^.]*\.L?/, (_, letter) => letter.toUpperCase())
-    : name.replace(/^(.{1,3})[^.]*\./, "$1.");
-
 export class Grid {
   /**
    * @param {HTMLElement} el @param {LayerFacts[]} layers @param {GridActions} actions
@@ -127,7 +96,7 @@ export class Grid {
     const isPlain = this.layers.every((layer) => /^L\d+$/.test(layer.name));
     const layerLabel = (/** @type {number} */ at, /** @type {boolean} */ isShort) => {
       const { name } = this.layers[at];
-      const text = isShort && isPlain ? name.slice(1) : shortName(name, isShort);
+      const text = isShort && isPlain ? name.slice(1) : layerName(name, isShort);
       return this.actions.toggle ? this.layerButton(at, text) : text;
     };
     const top = make(
@@ -268,19 +237,11 @@ export class Grid {
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
     const room = this.el.clientWidth / unit;
     if (!room) return;
-    const { across, down } = this.shape;
-    const isStacked = this.layers.some(({ name }) => name.includes("."));
-    const label = isStacked && !this.shape.isTurned ? 2 * LABEL : LABEL;
-    const pitch = Math.max(
-      8,
-      Math.min(PITCH, Math.floor((room - label) / across), Math.max(LOW, Math.floor(TALL / down))),
-    );
-    const gap = pitch >= 30 ? 4 : pitch >= 20 ? 3 : 2;
-    const size = pitch - gap;
+    const { label, size, gap, pitch, kind } = cellSizes(this.layers, room);
     this.box.style.setProperty("--cell", `${size / 16}rem`);
     this.box.style.setProperty("--gap", `${gap / 16}rem`);
     this.box.style.setProperty("--label", `${label / 16}rem`);
-    this.box.dataset.cells = size >= LETTERS ? "letters" : size >= MAPS ? "maps" : "squares";
+    this.box.dataset.cells = kind;
     for (const top of this.box.querySelectorAll(".hv-grid-top")) {
       const at = Number(/** @type {HTMLElement} */ (top).dataset.at);
       top.classList.toggle("hv-every-other", pitch < 20 && at % 2 === 1);
@@ -318,56 +279,15 @@ export class Grid {
         cell.setAttribute("aria-label", label);
         cell.title = label;
       }
-      this.slash(cell, isOff);
+      slash(cell, isOff);
     }
     if (picture.chosen.length && !this.box.contains(document.activeElement))
       this.focusable(picture.chosen[0]);
-    for (const [name, cell] of this.cells) this.paint(name, cell, picture);
+    const kind = this.box.dataset.cells ?? "";
+    for (const [name, cell] of this.cells) {
+      const key = paintCell(name, cell, picture, kind, this.size, this.painted.get(name));
+      this.painted.set(name, key);
+    }
     this.touch.show();
-  }
-
-  /** @param {HTMLElement} cell @param {boolean} isOff */
-  slash(cell, isOff) {
-    const drawn = cell.querySelector("svg");
-    if (!isOff) drawn?.remove();
-    else if (!drawn)
-      cell.append(
-        svg(
-          "svg",
-          { viewBox: "0 0 10 10", "aria-hidden": "true" },
-          svg("line", { x1: 2.2, y1: 7.8, x2: 7.8, y2: 2.2 }),
-        ),
-      );
-  }
-
-  /**
-   * Draw a cell's map, bars, value or role, unless it shows that already.
-   * @param {string} name @param {HTMLElement} cell @param {GridPicture} picture
-   */
-  paint(name, cell, picture) {
-    const isSquares = this.box.dataset.cells === "squares";
-    const { own, rest, shades } = picture.colours;
-    const roles = picture.roles?.[name] ?? [];
-    const lead = roles[0] ?? null;
-    const colour = own(lead);
-    const value = picture.values?.[name] ?? null;
-    const isFilled = Boolean(value || isSquares);
-    const bars = isFilled ? null : picture.bars?.(name);
-    const map = isFilled || bars ? null : picture.maps?.(name);
-    const key = [picture.key, picture.theme, roles, value?.fill, bars ? "bars" : map?.key].join();
-    if (this.painted.get(name) === key) return;
-    this.painted.set(name, key);
-    const canvas = /** @type {HTMLCanvasElement} */ (cell.firstElementChild);
-    const letter = /** @type {HTMLElement} */ (canvas.nextElementSibling);
-    letter.textContent = lead ? `${picture.facts[lead]?.letter ?? "?"}${roles[1] ? "+" : ""}` : "";
-    letter.style.color = colour;
-    letter.hidden = Boolean(value) || this.box.dataset.cells !== "letters";
-    cell.style.background = value ? value.fill : isSquares && lead ? colour : "";
-    canvas.hidden = isFilled;
-    canvas.classList.toggle("hv-bars", Boolean(bars));
-    const rests = lead === "sink" || lead === "delimiter" ? () => false : null;
-    if (bars) paintBars(canvas, bars.shares, this.size - 4, colour, rest, rests ?? bars.isResting);
-    else if (map) paintMap(canvas, map, shades(colour), shades(rest), rests ?? map.isResting);
-    else canvas.width = canvas.height = 1;
   }
 }

@@ -25,12 +25,15 @@ const SPOKEN = 400;
  * @property {boolean} isSpoken  whether a screen reader is told of the change
  */
 
+/** Number of headlines made, for ids. */
+let made = 0;
+
 export class Headline {
   /** @param {HTMLElement} el @param {(role: string) => void} choose */
   constructor(el, choose) {
     this.choose = choose;
     this.pills = make("div", { class: "hv-pills" });
-    this.title = make("h2", { class: "hv-headline", id: "hv-headline" });
+    this.title = make("h2", { class: "hv-headline", id: `hv-headline-${made++}` });
     this.sub = make("div", { class: "hv-sub" });
     this.live = make("p", { class: "hv-hidden", "aria-live": "polite" });
     el.append(this.pills, this.title, this.sub, this.live);

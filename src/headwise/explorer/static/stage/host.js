@@ -57,7 +57,7 @@
  * @property {(key: string) => string} get  a value of the state
  * @property {(values: Record<string, string>, how?: "push" | "replace") => void} set
  * @property {(listener: (changed: Set<string>) => void) => (() => void)} on  call the listener with
- *   the changed state keys, and with "reading", "theme" or "about"; returns a function that stops it
+ *   the changed state keys, and with "reading", "theme" or "about"; returns how to stop it
  * @property {ModelAnswer} about
  * @property {string} version  headwise's version, for the caption of a saved picture
  * @property {() => TextAnswer | null} text  the text on the stage
@@ -81,7 +81,7 @@
  * @property {((name: string, heads: string[]) => void) | null} drawn  called once everything shows
  */
 
-/** Name of the stack of a head or layer: "encoder" for encoder.L3H1, "" for L3H1. @param {string} name */
+/** Stack of a head or layer: "encoder" for encoder.L3H1, "" for L3H1. @param {string} name */
 export const stackOf = (name) => (name.includes(".") ? name.slice(0, name.lastIndexOf(".")) : "");
 
 /** Name of the layer of a head. @param {string} head */

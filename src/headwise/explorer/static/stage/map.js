@@ -1,12 +1,13 @@
 // @ts-check
-/** The map of one head: rows look at columns. Hover, click, zoom, pan, and a table of its numbers. */
+/** The map of one head: rows look at columns. Hover, click, zoom, pan, a table of numbers. */
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Cells} from "./host.js" */
-/** @import {Layout} from "./map_draw.js" */
+/** @import {Layout} from "./map_layout.js" */
 
 import { make } from "./dom.js";
-import { drawMap, layOut } from "./map_draw.js";
+import { drawMap } from "./map_draw.js";
+import { layOut } from "./map_layout.js";
 import { mapTable } from "./map_table.js";
 import { shades } from "./shades.js";
 

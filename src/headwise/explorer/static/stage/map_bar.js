@@ -1,5 +1,5 @@
 // @ts-check
-/** The title of the map: the head's name, or a tab per head of an overlay, or per text of a pair. */
+/** The map's title: the head's name, or tabs for the heads of an overlay or texts of a pair. */
 
 /** @import {View} from "./view.js" */
 /** @import {Frame} from "./view_pictures.js" */

@@ -4,10 +4,12 @@
 /** @import {View} from "./view.js" */
 
 import { make } from "./dom.js";
+import { takeFinding } from "./finding_choice.js";
 import { Findings } from "./findings.js";
 import { allHeads } from "./frame.js";
-import { Grid, wantsRow } from "./grid.js";
+import { Grid } from "./grid.js";
 import { GridBar } from "./grid_bar.js";
+import { wantsRow } from "./grid_shape.js";
 import { HeadFacts } from "./head_facts.js";
 import { Headline } from "./headline.js";
 import { Legend } from "./legend.js";
@@ -53,13 +55,14 @@ export class Parts {
     this.below = make("div", { class: "hv-below" });
     this.stage = this.makeStage();
     this.headline = new Headline(this.headBox, (role) => host.set({ role }, "push"));
+    this.stageBox.setAttribute("aria-labelledby", this.headline.title.id);
     this.mapBar = new MapBar(this.mapBox, view);
     this.map = this.makeMap();
     this.gridBar = new GridBar(this.gridBox, view);
     this.grid = this.makeGrid();
     this.legend = this.makeLegend();
     this.findings = new Findings(this.findBox, {
-      choose: (finding) => view.take(finding),
+      choose: (finding) => takeFinding(view, finding),
       scan: () => view.jobs.toggle("scan"),
     });
     this.ranking = new Ranking(this.rankBox, (head, isAdded) => view.choose(head, isAdded));
@@ -88,7 +91,7 @@ export class Parts {
       hover: (cell) => view.point(cell ? this.pointed(cell) : {}),
       lock: (row) => view.lock(row),
       table: (isTable) => view.host.set({ table: isTable ? "1" : "" }, "push"),
-      part: (part) => view.data?.loadTile(view.tab, part),
+      part: (part) => view.data?.long?.loadTile(view.tab, part),
     });
     this.mapBox.append(map.el);
     return map;

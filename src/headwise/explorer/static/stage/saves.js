@@ -6,7 +6,8 @@
 import { caption, NOT_SAVED } from "./sentences.js";
 import { SWITCHES } from "./tools.js";
 import { stageSvg, toPng } from "./svg_file.js";
-import { headlinePicture, stagePicture } from "./view_pictures.js";
+import { headlinePicture } from "./view_headline.js";
+import { stagePicture } from "./view_pictures.js";
 
 /** What can be saved, by its words. @param {View} view @returns {Record<string, () => void>} */
 export function saves(view) {

@@ -154,7 +154,7 @@ export function noWordHead(meaning, isMeasured, hasLinks, canChoose) {
 
 /**
  * Several heads on one word.
- * @param {Word} source @param {(Word | null)[]} targets one per head; null: it has no link to a word
+ * @param {Word} source @param {(Word | null)[]} targets by head; null: it has no link to a word
  * @returns {Part[]}
  */
 export function overlayHeadline(source, targets) {
@@ -178,7 +178,7 @@ export const overlayNoWord = (count) => ({
  * @typedef {object} Moves
  * @property {Word} source @property {Word | null} swapped  the new word
  * @property {{word: Word, before: number, after: number} | null} most
- * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction, largest first
+ * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction
  */
 
 /** @param {Moves} moves @returns {Head} */

@@ -83,7 +83,7 @@ export function paintMap(canvas, { bytes, shape, isShown }, own, resting, isRest
 
 /**
  * One row as bars, linear in the weight.
- * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} shares @param {number} size CSS pixels
+ * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} shares @param {number} size in px
  * @param {string} own @param {string} resting @param {(column: number) => boolean} isResting
  */
 export function paintBars(canvas, shares, size, own, resting, isResting) {

@@ -4,10 +4,12 @@
 /** @import {Parts} from "./parts.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
+import { isTaken } from "./finding_choice.js";
 import { allHeads, inkOf, roleColour, rolesOf, shownRole } from "./frame.js";
 import { rankHeads } from "./pair.js";
 import { leftNote, rightNote } from "./picture_notes.js";
 import { fill } from "./sentences.js";
+import { headlinePicture } from "./view_headline.js";
 import * as pictures from "./view_pictures.js";
 
 /** @param {Parts} parts @param {Frame} frame */
@@ -24,11 +26,7 @@ export function showParts(parts, frame) {
   if (!view.editing.isOn) parts.stage.show(picture);
   const shape = parts.stage.layout?.shape ?? "line";
   parts.headline.show(
-    pictures.headlinePicture(
-      { ...frame, isWrapped: shape === "wrapped" },
-      error,
-      remark(parts, frame),
-    ),
+    headlinePicture({ ...frame, isWrapped: shape === "wrapped" }, error, remark(parts, frame)),
   );
   parts.tools.show(toolsPicture(parts, frame));
   fill(parts.noteLeft, leftNote(picture, shape));
@@ -60,7 +58,7 @@ function showFindings({ findings, view }, { host, data }) {
     about: host.about,
     text: view.data?.text ?? data.text,
     theme: host.theme(),
-    isChosen: (finding) => view.isTaken(finding),
+    isChosen: (finding) => isTaken(view, finding),
     canScan: Boolean(host.job),
     scanning: view.jobs.running.scan ?? "",
   });

@@ -16,8 +16,7 @@ export const SWITCHES = [
   {
     key: "words",
     words: "Whole words",
-    title:
-      "Off: the pieces that the model reads, such as \u201cdidn\u201d, \u201c'\u201d, \u201ct\u201d.",
+    title: "Off: the pieces of words that the model reads.",
     usual: "1",
     on: "1",
     off: "",
@@ -79,7 +78,7 @@ export class Tools {
     this.el = el;
     el.classList.add("hv-tools");
     this.shown = "";
-    /** The open menu, and the button that opened it. @type {{menu: HTMLElement, button: HTMLElement} | null} */
+    /** The open menu and its button. @type {{menu: HTMLElement, button: HTMLElement} | null} */
     this.open = null;
     this.outside = (/** @type {Event} */ event) => {
       if (this.open && !event.composedPath().includes(el)) this.shut();

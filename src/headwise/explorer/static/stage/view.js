@@ -5,7 +5,6 @@
  * `mount(host, el)` is called by the explorer's page, by the notebook and by an exported file.
  */
 
-/** @import {Finding} from "../types.js" */
 /** @import {Switches} from "./data.js" */
 /** @import {Hover} from "./frame.js" */
 /** @import {Host} from "./host.js" */
@@ -13,8 +12,8 @@
 
 import { TextData } from "./data.js";
 import { Editing } from "./editing.js";
-import { allHeads, chosenHeads, lockedWord, MOST_HEADS, rolesOf, translate } from "./frame.js";
-import { axisOf, stackOf } from "./host.js";
+import { chosenHeads, lockedWord, MOST_HEADS, translate } from "./frame.js";
+import { stackOf } from "./host.js";
 import { Jobs } from "./jobs.js";
 import { PairData } from "./pair_data.js";
 import { Parts } from "./parts.js";
@@ -134,9 +133,7 @@ export class View {
     if (!next) return;
     const isOther = this.data?.text.name !== next.text.name;
     const [head] = chosenHeads(this.host);
-    const isHere = next.text.is_small ? next.isReady([head]) : next.cells.has(head);
-    if (!isHere && this.data && !isOther) return;
-    if (!isHere && isOther && next.text.is_small) return;
+    if (!next.hasHead(head) && ((this.data && !isOther) || next.text.is_small)) return;
     this.data?.end();
     this.data = next;
     this.next = null;
@@ -160,7 +157,7 @@ export class View {
       data.loadLine(head, word, isLookedAt);
       if (!isLookedAt) data.loadLine(head, word, true);
     }
-    if (this.host.get("grid") === "word") data.loadBars(word, heads[0], isLookedAt);
+    if (this.host.get("grid") === "word") data.long?.loadBars(word, heads[0], isLookedAt);
   }
 
   /** @returns {Frame} */
@@ -202,7 +199,7 @@ export class View {
     };
   }
 
-  /** Point at a word, a cell or a small map; it never changes the address. @param {Partial<Hover>} hover */
+  /** Show what the pointer is on, without changing the address. @param {Partial<Hover>} hover */
   point(hover) {
     const next = { ...NO_HOVER, ...hover };
     const { word, target, head } = this.hover;
@@ -240,7 +237,10 @@ export class View {
     if (this.data) this.parts.map.show(mapPicture(this.frame()));
   }
 
-  /** Choose a head, or with `isAdded` add or remove it. @param {string} name @param {boolean} [isAdded] */
+  /**
+   * Choose a head, or with `isAdded` add or remove it.
+   * @param {string} name @param {boolean} [isAdded]
+   */
   choose(name, isAdded = false) {
     const chosen = chosenHeads(this.host);
     let heads = [name];
@@ -262,53 +262,6 @@ export class View {
     if (this.host.get("word") !== "" || !this.data) return {};
     const at = lockedWord(this.host, this.data, chosenHeads(this.host)[0]);
     return { word: at === null ? "-" : String(at) };
-  }
-
-  /** The head `by` places further on among those of the same lead role. @param {number} by */
-  step(by) {
-    const { about } = this.host;
-    const roles = rolesOf(about);
-    const [head] = chosenHeads(this.host);
-    const lead = roles?.[head]?.[0];
-    const alike = allHeads(about).filter((name) => (roles?.[name]?.[0] ?? undefined) === lead);
-    const next = (alike.indexOf(head) + by + alike.length) % alike.length;
-    this.choose(alike[next]);
-  }
-
-  /** @param {Finding} finding */
-  take(finding) {
-    const { host, data } = this;
-    if (!data) return;
-    if (finding.kind === "swap" && finding.text) {
-      const head = /** @type {Record<string, string>} */ (
-        finding.head ? { head: finding.head } : {}
-      );
-      const word = finding.source === null ? this.keepWord() : { word: this.place(finding) };
-      host.set({ ...head, ...word, swap: finding.text, side: "both", role: "" }, "push");
-    } else if (finding.head) {
-      const word = finding.source === null ? this.keepWord() : { word: this.place(finding) };
-      host.set({ head: finding.head, role: finding.role ?? "", ...word }, "push");
-    }
-  }
-
-  /** The finding's word in today's pieces or words. @param {Finding} finding */
-  place({ head, source }) {
-    const data = /** @type {TextData} */ (this.data);
-    const stack = stackOf(head ?? chosenHeads(this.host)[0]);
-    const isByWord = axisOf(data.text, stack, data.switches.words).isByWord;
-    const isInWords = axisOf(data.text, stack, true).isByWord;
-    const at = source ?? 0;
-    return String(isInWords && !isByWord ? translate(data.text, stack, at, false) : at);
-  }
-
-  /** Whether a finding is what the view shows. @param {Finding} finding */
-  isTaken(finding) {
-    const { host, data } = this;
-    if (!data || !finding.head || host.get("swap") || finding.kind === "swap") return false;
-    const heads = chosenHeads(host);
-    if (heads.length > 1 || heads[0] !== finding.head) return false;
-    const locked = lockedWord(host, data, heads[0]);
-    return finding.source === null || String(locked) === this.place(finding);
   }
 
   /** Turn a switch of the View menu. @param {string} key @param {string} value */

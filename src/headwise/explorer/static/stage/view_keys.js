@@ -1,7 +1,9 @@
 // @ts-check
-/** Keys of the view: E, S, V, the brackets and Esc. Words and cells have arrow keys of their own. */
+/** Keys of the view: E, S, V, the brackets and Esc. Words and cells have their own arrow keys. */
 
 /** @import {View} from "./view.js" */
+
+import { allHeads, chosenHeads, rolesOf } from "./frame.js";
 
 const TYPED = "input, textarea, select, [contenteditable]";
 
@@ -24,10 +26,23 @@ function keys(view) {
     e: () => view.editing.start(),
     s: () => view.editing.swap(),
     v: () => view.parts.tools.toggleView(),
-    "[": () => view.step(-1),
-    "]": () => view.step(1),
+    "[": () => stepHead(view, -1),
+    "]": () => stepHead(view, 1),
     Escape: () => escape(view),
   };
+}
+
+/**
+ * Choose the head `by` places further on among those of the same lead role.
+ * @param {View} view @param {number} by
+ */
+function stepHead(view, by) {
+  const { about } = view.host;
+  const roles = rolesOf(about);
+  const [head] = chosenHeads(view.host);
+  const lead = (/** @type {string} */ name) => roles?.[name]?.[0];
+  const alike = allHeads(about).filter((name) => lead(name) === lead(head));
+  view.choose(alike[(alike.indexOf(head) + by + alike.length) % alike.length]);
 }
 
 /** Leave what is innermost: a menu, a swap, or the locked word. @param {View} view */
