@@ -32,7 +32,7 @@ def cell(page: Page, row: int, column: int) -> tuple[float, float]:
     box = page.locator(".hv-map").bounding_box()
     assert box is not None
     left, top, size = page.evaluate(
-        """async () => { const { layOut } = await import('/static/stage/map_draw.js');
+        """async () => { const { layOut } = await import('/static/stage/map_layout.js');
         const axis = [...document.querySelectorAll('[data-side="0"]')].map((word) =>
             ({ text: word.textContent, space: true, kind: word.dataset.kind }));
         const shape = layOut({ rows: axis, columns: axis, hidesSpecial: false, overview: null },

@@ -8,7 +8,8 @@
 import * as api from "../api.js";
 import { TextData } from "../stage/data.js";
 import { allHeads, chosenHeads, hasHead } from "../stage/frame.js";
-import { Grid, gridShape } from "../stage/grid.js";
+import { Grid } from "../stage/grid.js";
+import { gridShape } from "../stage/grid_shape.js";
 import { Legend } from "../stage/legend.js";
 import { Stage } from "../stage/stage.js";
 import { Answers } from "./answers.js";
