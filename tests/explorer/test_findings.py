@@ -221,6 +221,7 @@ def test_minilms_shipped_scan_equals_a_fresh_one() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # 80 s on an idle machine
 def test_smollm2s_shipped_scan_equals_a_fresh_one() -> None:
     assert_shipped_equals_scan("smollm2")
 
