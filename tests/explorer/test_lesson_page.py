@@ -356,11 +356,14 @@ def test_a_teachers_link_opens_a_step_with_a_sentence_and_a_swap(
         hash_has(page, text=warm, step="spare")
 
 
-def test_an_unknown_step_opens_the_first(chrome: Browser, site: str) -> None:
+def test_an_unknown_step_or_word_opens_the_usual_one(chrome: Browser, site: str) -> None:
     page = chrome.new_page()  # a rejected request is also an error in the console
     try:
         page.goto(at(site, "warm-up"))
         drawn(page, "why-many")
+        page.goto(at(site, "vectors", CAT, follow="L3H1-40"))
+        drawn(page, "vectors")
+        expect(page.locator(".lesson-where")).to_contain_text("What does it mean?")
     finally:
         page.close()
 

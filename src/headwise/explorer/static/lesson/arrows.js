@@ -11,7 +11,7 @@ import { Room } from "./room.js";
 
 /** @typedef {{from: number[], to: number[]}} Arrow */
 
-const HEIGHT = 250,
+const HEIGHT = 290,
   MARGIN = { x: 70, y: 36 };
 /** Milliseconds of a change from one view to the next. */
 const LASTS = 600;
@@ -33,7 +33,7 @@ export class Arrows {
     this.picture = this.room.el;
     this.el = make("div", {}, this.said, this.picture);
     this.now = this.positions(0);
-    this.scale = this.fitted(this.now);
+    this.scale = this.fitted(0);
   }
 
   /** Where each arrow begins and ends in a view; the last is the sum. @param {number} view @returns {Arrow[]} */
@@ -52,8 +52,13 @@ export class Arrows {
     return [...arrows, { from: [0, 0], to: this.f.sum }];
   }
 
-  /** Scale and origin that show all arrows. @param {Arrow[]} arrows */
-  fitted(arrows) {
+  /**
+   * Scale and origin of a view. Whole and shortened values have the same, so that they can be
+   * compared; tip to tail is drawn larger, and says so.
+   * @param {number} view
+   */
+  fitted(view) {
+    const arrows = view < 2 ? [...this.positions(0), ...this.positions(1)] : this.positions(2);
     const ends = [[0, 0], ...arrows.flatMap(({ from, to }) => [from, to])];
     const [xs, ys] = [0, 1].map((axis) => ends.map((end) => end[axis]));
     const [left, right] = [Math.min(...xs), Math.max(...xs)];
@@ -75,7 +80,7 @@ export class Arrows {
     const from = this.now,
       to = this.positions(view);
     const before = this.scale,
-      after = this.fitted(to);
+      after = this.fitted(view);
     this.view = view;
     this.clock.stop();
     const step = (/** @type {number} */ part) => {
@@ -168,10 +173,12 @@ export class Arrows {
   tell() {
     const part = this.f.parts.find(({ piece }) => piece === this.pointed);
     if (!part) {
+      const times = this.fitted(2).size / this.fitted(0).size;
+      const larger = times > 1.1 ? ` (Drawn ${times.toFixed(1)} times larger.)` : "";
       this.said.textContent = [
         "Every value at its full length.",
         "Every value, shortened to its share.",
-        `Tip to tail, they lead to the sum: ${signed(this.f.sum_length)} long.`,
+        `Tip to tail, they lead to the sum: ${signed(this.f.sum_length)} long.${larger}`,
       ][this.view];
       return;
     }

@@ -170,8 +170,12 @@ export class LessonPanel {
 
   /** Show why the server could not make the step. @param {api.Refused} error */
   refuse(error) {
-    const isWrongStep = error.message.startsWith("step is") && this.page.host.get("step");
-    if (isWrongStep) return void this.page.host.set({ step: "" }, "replace");
+    const { host } = this.page;
+    for (const key of ["step", "follow"]) {
+      const isUnknown = /^(step|layer|head|position) is/.test(error.message) && host.get(key);
+      if (isUnknown && error.message.startsWith("step") === (key === "step"))
+        return host.set({ [key]: "" }, "replace"); // from another sentence or an old link
+    }
     this.tell("");
     const again = make("button", { type: "button" }, "Ask again");
     again.addEventListener("click", () => this.ask());
