@@ -22,7 +22,6 @@ import { showParts } from "./show_parts.js";
 import { viewKey } from "./view_keys.js";
 import { mapPicture } from "./view_pictures.js";
 
-/** Nothing under the pointer. */
 const NO_HOVER = /** @type {Hover} */ ({ word: null, target: null, head: null });
 
 export class View {
@@ -43,6 +42,8 @@ export class View {
     this.window = null;
     this.error = "";
     this.remark = "";
+    /** Timers. @type {Record<string, ReturnType<typeof setTimeout> | undefined>} */
+    this.telling = {};
     this.jobs = new Jobs(
       host,
       () => this.show(),
@@ -57,24 +58,20 @@ export class View {
     this.editing = new Editing(this);
     this.saves = saves(this);
     this.stop = host.on((changed) => this.change(changed));
-    this.pressed = (/** @type {KeyboardEvent} */ event) => viewKey(this, event);
-    (host.hasKeys ? document : el).addEventListener(
-      "keydown",
-      /** @type {EventListener} */ (this.pressed),
-    );
+    this.pressed = (/** @type {Event} */ event) =>
+      viewKey(this, /** @type {KeyboardEvent} */ (event));
+    this.keys = host.hasKeys ? document : el;
+    this.keys.addEventListener("keydown", this.pressed);
     this.change(new Set(["text"]));
   }
 
   destroy() {
     this.stop();
-    this.data?.end();
-    this.next?.end();
+    for (const timer of Object.values(this.telling)) clearTimeout(timer);
+    for (const data of [this.data, this.next]) data?.end();
     this.jobs.destroy();
     this.parts.destroy();
-    (this.host.hasKeys ? document : this.el).removeEventListener(
-      "keydown",
-      /** @type {EventListener} */ (this.pressed),
-    );
+    this.keys.removeEventListener("keydown", this.pressed);
     this.el.replaceChildren();
   }
 
@@ -146,8 +143,11 @@ export class View {
     const frame = this.frame();
     this.loadLines(frame);
     showParts(this.parts, frame);
-    const isReady = frame.data.isReady(frame.chosen) && !this.next;
-    if (isReady) this.host.drawn?.(frame.data.text.name, frame.chosen);
+    clearTimeout(this.telling.drawn);
+    if (!frame.data.isReady(frame.chosen) || this.next) return;
+    const name = frame.data.text.name;
+    // After the stage has named its words, which takes a turn of its own.
+    this.telling.drawn = setTimeout(() => this.host.drawn?.(name, frame.chosen));
   }
 
   /** Rows that a long text's picture needs. @param {Frame} frame */
@@ -171,8 +171,7 @@ export class View {
     const shown = hover.head ? [hover.head] : chosen;
     const stack = stackOf(shown[0]);
     const heads = shown.filter((head) => stackOf(head) === stack);
-    const isSame = stackOf(chosen[0]) === stack;
-    const lock = isSame ? lockedWord(host, first, heads[0]) : null;
+    const lock = stackOf(chosen[0]) === stack ? lockedWord(host, first, heads[0]) : null;
     const locked = isSecond ? pair.partner(lock) : lock;
     const word = hover.word ?? locked;
     const isLookedAt = host.get("by") === "1";
@@ -189,6 +188,7 @@ export class View {
       locked,
       target: hover.target,
       isHovered: hover.word !== null || hover.head !== null,
+      isPointed: hover.word !== null && hover.target === null && hover.head === null,
       isLookedAt,
       hidesSpecial: host.get("special") === "0",
       pair: pair && { ...pair, side: host.get("side") },
@@ -281,8 +281,8 @@ export class View {
   /** Say something beside the head's name for a while. @param {string} words */
   tell(words) {
     this.remark = words;
-    clearTimeout(this.telling);
-    this.telling = setTimeout(() => {
+    clearTimeout(this.telling.remark);
+    this.telling.remark = setTimeout(() => {
       this.remark = "";
       this.show();
     }, 4000);
