@@ -19,6 +19,7 @@ from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
 from .sessions import WORDS, minilm, tiny_session
 
 TABLET = {"width": 1024, "height": 900}
+INVITATION = "Switch heads off, and see what changes"
 OTHERS = ["A kitten lay on a rug.", "Stocks fell."]
 
 
@@ -59,10 +60,13 @@ def test_the_next_word_and_its_bars_equal_pythons(chrome: Browser, causal: str) 
     with page_at(chrome, causal) as page:
         outcome(page, 0)
         expect(page.locator(".wi-kicker")).to_have_text("All 18 heads on ")
-        expect(page.locator(".wi-headline")).to_have_text(f"The next word is {answer.names[0]}")
-        expect(page.locator(".wi-sub")).to_contain_text(
-            f"Next comes {answer.names[1]}, {percent(answer.before[1])}"
+        expect(page.locator(".wi-headline")).to_have_text(INVITATION)
+        expect(page.locator(".wi-sub")).to_have_text(
+            f"With all 18 heads on, the next word is most likely {answer.names[0]} "
+            f"({percent(answer.before[0])}), then {answer.names[1]} ({percent(answer.before[1])})."
         )
+        drawn = page.locator(".wi-drawn")
+        expect(drawn).to_contain_text(re.compile(r"L\d+H\d+where w31 looks"))
         bars = page.locator(".wi-bars li")
         expect(bars).to_have_count(6)
         for place in range(6):
@@ -88,23 +92,29 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         outcome(page, 1)
         expect(page.locator(".wi-kicker")).to_contain_text("1 of 18 heads off")
         expect(page.locator(".wi-kicker")).to_contain_text("L1H2 · chosen by hand")
-        turn = (
-            f"The next word turns from {answer.names[first]} to {answer.names[now]}"
-            if first != now
-            else f"The next word stays {answer.names[first]}"
-        )
+        turned = sum(name != random.names[0] for name in random.likeliest)
+        shares = [round(100 * share) for share in (answer.before[first], *random.values[0])]
+        share = round(100 * answer.after[first])
+        is_random = min(shares) <= share <= max(shares) and (first == now or turned > 0)
+        if first != now and not is_random:
+            turn = f"The next word turns from {answer.names[first]} to {answer.names[now]}"
+        elif is_random or share == shares[0]:
+            turn = "Hardly any change"
+        else:
+            way = "less" if share < shares[0] else "more"
+            turn = f"{answer.names[first]} becomes {way} likely"
         expect(page.locator(".wi-headline")).to_have_text(turn)
         low, high = (percent(pick(random.values[0])) for pick in (min, max))
         spread = f"at {low}" if low == high else f"between {low} and {high}"
         sub = page.locator(".wi-sub")
         expect(sub).to_contain_text("With one head picked at random, ten times, it ")
         expect(sub).to_contain_text(spread)
-        turned = sum(name != random.names[0] for name in random.likeliest)
         assert ("another is likeliest" in sub.inner_text()) == bool(turned)
         for row in page.locator(".wi-bars li").all():
             values = random.values[random.names.index(row.locator(".wi-name").inner_text())]
             ends = f"random heads: {percent(min(values))} to {percent(max(values))}"
             expect(row.locator(".wi-range")).to_have_attribute("title", ends)
+        expect(page.locator(".wi-drawn")).to_contain_text("L1H2where w31 looked")
         cell = page.locator(".wi-grid [data-head=L1H2]")
         expect(cell).to_have_attribute("aria-label", re.compile("L1H2.*off"))
         expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L1H2 looked")

@@ -18,15 +18,16 @@ def spoken(
     changed: int = 3,
     likeliest: list[str] | None = None,
     what: str = "next",
+    names: list[str] = NAMES,
 ) -> tuple[str, str]:
     """Headline and sub of a prediction beside random draws of the first name's probability."""
     data = {
-        "prediction": {"what": what, "names": NAMES, "before": before, "after": after},
+        "prediction": {"what": what, "names": names, "before": before, "after": after},
         "random": None
         if draws is None
         else {
             "heads": [["L0H0"]] * len(draws),
-            "names": NAMES,
+            "names": names,
             "values": [draws, draws],
             "likeliest": likeliest or ["Mary"] * len(draws),
         },
@@ -52,10 +53,10 @@ def test_a_turn_stands_beside_random_heads_that_do_not_turn() -> None:
 
 def test_a_change_within_the_random_range_says_so() -> None:
     headline, sub = spoken([0.92, 0.02], [0.9, 0.03], [0.88, 0.93], changed=1)
-    assert headline == "The next word stays Mary"
+    assert headline == "Hardly any change"
     assert sub == (
         "Mary falls from 92% to 90%. With one head picked at random, twice, it is between 88% "
-        "and 93%. That is no more than random heads do."
+        "and 93%. The change is no larger than with random heads."
     )
 
 
@@ -66,9 +67,49 @@ def test_random_heads_that_turn_the_word_too_are_counted() -> None:
     assert sub.endswith(", and another is likeliest in three of them.")
 
 
+def test_a_large_change_within_the_random_range_is_not_called_small() -> None:
+    headline, sub = spoken([0.92, 0.02], [0.4, 0.3], [0.3, 0.6], changed=90)
+    assert headline == "No more change than with random heads"
+    assert sub.startswith("Mary falls from 92% to 40%. With 90 heads picked at random, twice")
+    headline, sub = spoken([0.42, 0.4], [0.4, 0.41], [0.39, 0.44], likeliest=["Mary", "John"])
+    assert headline == "Hardly any change"
+    assert sub.startswith("Mary falls from 42% to 40%; likeliest is now John. With three heads")
+    headline, _ = spoken([0.42, 0.4], [0.4, 0.41], [0.39, 0.44])
+    assert headline == "The next word turns from Mary to John"  # no draw turns it
+
+
+def test_a_change_beyond_the_random_range_names_its_direction() -> None:
+    assert spoken([0.92, 0.02], [0.6, 0.3], [0.9, 0.95])[0] == "Mary becomes less likely"
+    assert spoken([0.6, 0.02], [0.9, 0.03], [0.6, 0.7])[0] == "Mary becomes more likely"
+
+
+@pytest.mark.parametrize(
+    ("name", "blank"),
+    [(r"\n", "a new line"), (r"\n\n", "an empty line"), (r"\n\n\n", "empty lines")]
+    + [("\u0120", "a space"), ("\u0120\u0120", "a blank")],
+)
+def test_new_lines_and_spaces_are_not_called_words(name: str, blank: str) -> None:
+    names = [name, "The"]
+    start = blank[0].upper() + blank[1:]
+    headline, sub = spoken([0.5, 0.1], [0.5, 0.1], None, changed=0, names=names)
+    assert headline == "Switch heads off, and see what changes"
+    assert sub == (
+        f"With all 270 heads on, {blank} is most likely to come next (50%), then The (10%)."
+    )
+    headline, sub = spoken([0.5, 0.1], [0.3, 0.1], None, names=names)
+    assert headline == f"{start} becomes less likely"
+    assert sub == f"The probability of {blank} falls from 50% to 30%."
+    assert spoken([0.5, 0.1], [0.1, 0.5], None, names=names)[0] == (
+        f"The becomes likelier than {blank}"
+    )
+    assert spoken([0.1, 0.5], [0.5, 0.1], None, names=names)[0] == (
+        f"{start} becomes likelier than The"
+    )
+
+
 def test_nothing_that_changed_stays() -> None:
     headline, sub = spoken([0.92, 0.02], [0.921, 0.02], [0.92] * 10)
-    assert headline == "The next word stays Mary"
+    assert headline == "Hardly any change"
     assert sub.startswith(
         "Mary stays at 92%. With three heads picked at random, ten times, it is at 92%."
     )
@@ -84,19 +125,16 @@ def test_all_heads_have_no_random_control_and_an_answer_that_is_awaited_none_yet
 @pytest.mark.parametrize(
     ("what", "start"),
     [
-        ("next", "The next word is"),
-        ("masked", "The masked word is"),
-        ("end", "The last word is"),
-        ("class", "The likeliest class is"),
+        ("next", "the next word is most likely"),
+        ("masked", "the masked word is most likely"),
+        ("end", "the last word is most likely"),
+        ("class", "the likeliest class is"),
     ],
 )
 def test_the_unchanged_model_names_its_likeliest_two(what: str, start: str) -> None:
     headline, sub = spoken([0.6, 0.004], [0.6, 0.004], None, changed=0, what=what)
-    assert headline == f"{start} Mary"
-    assert sub == (
-        "60% with all 270 heads on. Next comes John, less than 1%. Click heads below to switch "
-        "them off."
-    )
+    assert headline == "Switch heads off, and see what changes"
+    assert sub == f"With all 270 heads on, {start} Mary (60%), then John (less than 1%)."
 
 
 def similarity(before: Any, after: Any, values: Any, changed: int = 2) -> tuple[str, str]:
@@ -123,13 +161,20 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     headline, sub = similarity(before, after, values)
     assert headline == "Sentences 2 and 3 become less alike"
     assert sub == (
-        "Their cosine falls from 0.20 to \N{MINUS SIGN}0.05. With two heads picked at random, "
+        "The cosine of 2 and 3 falls from 0.20 to \N{MINUS SIGN}0.05. With two heads picked at random, "
         "twice, it stays between 0.19 and 0.21."
     )
     headline, sub = similarity(before, before, None, changed=0)
-    assert headline == "Sentences 1 and 2 are most alike" and "0.80 with all 72 heads on" in sub
+    assert headline == "Switch heads off, and see what changes"
+    assert sub == ("With all 72 heads on, sentences 1 and 2 are most alike: their cosine is 0.80.")
     headline, sub = similarity(before, before, values)
-    assert headline == "The sentences stay as alike as before" and "No cosine moves" in sub
+    assert headline == "Hardly any change" and "No cosine moves" in sub
+    near = [[1, 0.78, 0.1], [0.78, 1, 0.2], [0.1, 0.2, 1]]
+    headline, sub = similarity(before, near, [[0.77, 0.81], *values[1:]])
+    assert headline == "Hardly any change"
+    assert sub.startswith("The cosine of 1 and 2 falls from 0.80 to 0.78. With two heads")
+    headline, _ = similarity(before, after, [*values[:2], [-0.1, 0.21]])
+    assert headline == "No more change than with random heads"
     headline, sub = similarity([[1]], [[1]], None)
     assert headline == "One sentence alone"
 

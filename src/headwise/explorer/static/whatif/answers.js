@@ -10,8 +10,6 @@ import { TOKENS } from "./generated.js";
 /** Milliseconds without a change before the model is asked, and before random heads are drawn. */
 const REST = 40,
   REST_RANDOM = 150;
-/** Random heads wait for the maps of a long text, for at most this number of rests. */
-const MOST_RESTS = 200;
 /** Random draws. */
 const DRAWS = 10;
 
@@ -38,6 +36,8 @@ export class Answers {
     /** The request that `answer` answers. */
     this.answered = "";
     this.asking = new AbortController();
+    /** The random draws that wait or are under way. */
+    this.drawing = new AbortController();
     /** Longer work under way, and its progress. @type {Work | ""} */
     this.work = "";
     this.stage = "";
@@ -50,6 +50,7 @@ export class Answers {
     if (request === this.sent) return;
     this.sent = request;
     this.asking.abort();
+    this.drawing.abort();
     this.asking = new AbortController();
     this.generated = null;
     if (this.work === "generate") this.stop();
@@ -59,6 +60,7 @@ export class Answers {
 
   /** Ask again when next asked. */
   forget() {
+    this.drawing.abort();
     this.sent = this.answered = "";
     this.answer = this.random = this.generated = null;
   }
@@ -78,20 +80,35 @@ export class Answers {
       this.answered = request;
       this.random = null;
       this.changed();
-      if (!Object.keys(body.gates).length) return;
-      let rests = 0;
-      do await new Promise((done) => setTimeout(done, REST_RANDOM));
-      while (!signal.aborted && !this.isReady() && ++rests < MOST_RESTS);
-      if (signal.aborted) return;
-      const random = await api.post("/api/whatif/random", { ...body, draws: DRAWS }, signal);
-      if (signal.aborted) return;
-      this.random = /** @type {RandomAnswer} */ (random);
-      this.changed();
+      this.drawRandom();
     } catch (error) {
       if (signal.aborted) return;
       if (!this.isCurrent) this.forget(); // the last answer may be for other texts
       this.failed(error);
       this.changed();
+    }
+  }
+
+  /**
+   * Ask for random heads as soon as the model has nothing else to do. Draws under way stop: on a
+   * long text they take seconds, in which the model answers nothing else.
+   */
+  async drawRandom() {
+    this.drawing.abort();
+    const { signal } = (this.drawing = new AbortController());
+    const isAwaited = () => !signal.aborted && this.isCurrent && !this.random;
+    const body = JSON.parse(this.answered || "{}");
+    if (!isAwaited() || !Object.keys(body.gates).length) return;
+    do await new Promise((done) => setTimeout(done, REST_RANDOM));
+    while (isAwaited() && (this.work || !this.isReady()));
+    if (!isAwaited()) return;
+    try {
+      const random = await api.post("/api/whatif/random", { ...body, draws: DRAWS }, signal);
+      if (!isAwaited()) return;
+      this.random = /** @type {RandomAnswer} */ (random);
+      this.changed();
+    } catch (error) {
+      if (!signal.aborted) this.failed(error);
     }
   }
 
@@ -107,6 +124,7 @@ export class Answers {
    */
   async start(work, path, body) {
     this.stop();
+    this.drawRandom();
     const { signal } = (this.working = new AbortController());
     this.work = work;
     const timer = setInterval(() => this.watch(signal), 300);

@@ -5,7 +5,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { cosine, isLineBreak, sentencePairs } from "./whatif_sentences.js";
+import { blankName, cosine, sentencePairs } from "./whatif_sentences.js";
 
 const RANDOM = "random heads";
 /** Most rows of bars. */
@@ -25,8 +25,8 @@ const ROWS = 6;
 export function predictionRows({ names, before, after }, random) {
   /** @type {Row[]} */
   const rows = names.map((label, at) => ({
-    label: isLineBreak(label) ? "new line" : label,
-    isWord: !isLineBreak(label),
+    label: blankName(label) || label,
+    isWord: !blankName(label),
     before: before[at],
     after: after[at],
     draws: random?.values[random.names.indexOf(label)] ?? [],

@@ -29,10 +29,10 @@ export class SentenceEditor {
 
   /** @param {boolean} isOpen */
   edit(isOpen) {
-    const { editor, field, stage, change } = this.parts;
+    const { editor, field, drawn, stage, change } = this.parts;
     const had = editor.contains(document.activeElement);
     editor.hidden = !isOpen;
-    stage.hidden = isOpen;
+    drawn.hidden = stage.hidden = isOpen;
     change.setAttribute("aria-expanded", String(isOpen));
     if (isOpen) {
       field.value = this.page.host.text()?.text ?? "";

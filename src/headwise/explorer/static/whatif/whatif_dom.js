@@ -25,6 +25,8 @@ export function build(el) {
     editor: make("form", { class: "wi-editor", hidden: true }),
     field: make("textarea", { "aria-label": "Sentence", rows: 2, spellcheck: "false" }),
     cancel: button("Cancel"),
+    again: make("p", {}),
+    drawn: make("p", { class: "wi-drawn" }),
     stage: make("div", { class: "wi-stage", "aria-labelledby": "whatif-title" }),
     left: make("p", {}),
     right: make("p", {}),
@@ -58,9 +60,15 @@ export function build(el) {
   );
   el.classList.add("wi", "hv-view");
   el.setAttribute("aria-labelledby", "whatif-title");
+  const bar = make("div", { class: "wi-again", "aria-hidden": "true", hidden: true }, parts.again);
+  new IntersectionObserver(([{ isIntersecting, boundingClientRect }]) => {
+    bar.hidden = isIntersecting || boundingClientRect.bottom > 0 || el.hidden;
+  }).observe(parts.headline);
   el.replaceChildren(
+    bar,
     make("div", { class: "wi-top" }, title, tools, parts.sub, parts.live),
     parts.editor,
+    parts.drawn,
     parts.stage,
     make("div", { class: "wi-notes" }, parts.left, parts.right),
     parts.generated,

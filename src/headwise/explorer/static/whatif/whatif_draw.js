@@ -1,9 +1,12 @@
 // @ts-check
 /** Draws the What if panel: headline, stage, grid, bars and the sentences around them. */
 
+/** @import {Picture} from "../stage/picture.js" */
 /** @import {WhatIfPanel} from "./whatif_panel.js" */
 
+import { make } from "../stage/dom.js";
 import { restColour, roleColour, rolesOf } from "../stage/frame.js";
+import { chip } from "../stage/legend.js";
 import { leftNote, rightNote } from "../stage/picture_notes.js";
 import { fill, listed, NO_ROLE, NOT_MEASURED, plain } from "../stage/sentences.js";
 import { shades } from "../stage/shades.js";
@@ -12,7 +15,7 @@ import * as gates from "./gates.js";
 import { firstGenerated } from "./generated.js";
 import { describeCut } from "./keeping.js";
 import { chosenWord, stagePicture } from "./whatif_picture.js";
-import { isLineBreak, predictionHead, similarityHead } from "./whatif_sentences.js";
+import { blankName, isLineBreak, predictionHead, similarityHead } from "./whatif_sentences.js";
 
 const TITLES = {
   next: "Next word",
@@ -69,6 +72,7 @@ function drawHead(panel, factors) {
     : similarity && similarityHead(similarity, random, factors.size, all);
   if (!shown) return;
   fill(parts.headline, shown.headline);
+  fill(parts.again, shown.headline);
   const waits = factors.size && !random;
   const isFound = factors.size && panel.host.get("found");
   fill(parts.sub, [
@@ -121,6 +125,7 @@ export function drawStage(panel) {
     locked: host.get("word") === "" ? null : first,
     next: line || prediction?.what !== "next" ? null : nextWord(prediction),
   });
+  nameHead(panel, picture);
   panel.stage.show(picture);
   markGenerated(panel, marked);
   const shape = panel.stage.layout?.shape ?? "line";
@@ -128,6 +133,27 @@ export function drawStage(panel) {
   parts.right.textContent = [rightNote(picture, shape), isLine ? GENERATED : ""]
     .filter(Boolean)
     .join("\u2002\u00b7\u2002");
+}
+
+/**
+ * Name the drawn head above its arcs: "L13H8 where *to* looks".
+ * @param {WhatIfPanel} panel @param {Picture} picture
+ */
+function nameHead({ parts, about }, { heads, words, word, theme }) {
+  const [{ name, role, isOff }] = heads;
+  const source = word === null ? null : words[word];
+  parts.drawn.replaceChildren(
+    chip(role ? about.roles[role] : null, theme),
+    make("b", {}, name),
+    make(
+      "span",
+      {},
+      ...(source
+        ? ["where ", make("i", { class: "hw-word", dir: "auto" }, source.text)]
+        : ["where it"]),
+      isOff ? " looked" : " looks",
+    ),
+  );
 }
 
 /** Words of a note in the colour of the note. @param {(string | {word: string})[]} parts */
@@ -182,7 +208,10 @@ function changedName(factors) {
 }
 
 /** A word in the box. @param {string} name */
-const boxed = (name) => (isLineBreak(name) ? "\u21b5" : name);
+const boxed = (name) => {
+  if (isLineBreak(name)) return "\u21b5";
+  return blankName(name) ? "\u2423" : name;
+};
 
 /**
  * The box at the end of the sentence.

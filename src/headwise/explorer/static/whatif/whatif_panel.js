@@ -39,7 +39,7 @@ export class WhatIfPanel {
     this.parts = build(el);
     this.el = el;
     this.answers = new Answers(
-      () => this.data?.isReady([this.head()]) ?? false,
+      () => this.isIdle(),
       () => this.draw(),
       (error) => page.fail(error),
     );
@@ -101,6 +101,20 @@ export class WhatIfPanel {
     parts.reset.addEventListener("click", () => host.set({ off: "", found: "", line: "" }, "push"));
     parts.generate.addEventListener("click", () => this.generate());
     parts.keep.addEventListener("click", () => this.keep());
+    // Whatever the reader does next is more urgent than random heads.
+    host.on((changed) => {
+      if (!changed.has("theme")) this.answers.drawRandom();
+    });
+  }
+
+  /**
+   * Whether the panel is seen and needs nothing more urgent than random heads.
+   * @returns {boolean}
+   */
+  isIdle() {
+    const { el, host, data } = this;
+    if (el.hidden || host.reading().text) return false;
+    return [data, this.shownData()].every((each) => each?.isReady([this.head()]) ?? false);
   }
 
   /** A new text was read. @param {TextAnswer} answer @param {string} text */
@@ -166,7 +180,10 @@ export class WhatIfPanel {
     return chosenHeads(this.host).at(-1) ?? "";
   }
 
-  /** The data on the stage: that of the chosen generated line, or of the text. */
+  /**
+   * The data on the stage: that of the chosen generated line, or of the text.
+   * @returns {TextData | null}
+   */
   shownData() {
     const isLine = this.host.get("line") && this.answers.generated;
     return isLine && this.lineData ? this.lineData : this.data;
@@ -175,7 +192,9 @@ export class WhatIfPanel {
   /** @param {Partial<{word: number | null, head: string | null}>} what */
   point(what) {
     this.hovered = { ...this.hovered, ...what };
-    if (what.head) this.shownData()?.load([what.head]);
+    const data = this.shownData();
+    if (data?.long) this.answers.drawRandom(); // other rows and maps are asked for
+    if (what.head) data?.load([what.head]);
     drawStage(this);
   }
 
@@ -222,6 +241,7 @@ export class WhatIfPanel {
     const { text } = generated[side === "after" ? "after" : "before"];
     if (this.lineKey === text) return;
     this.lineKey = text;
+    this.answers.drawRandom();
     try {
       const answer = /** @type {TextAnswer} */ (await api.post("/api/readings", { text }));
       if (this.lineKey !== text) return;
