@@ -114,6 +114,12 @@ def torch_attention(problem: Problem) -> Tensor:
     )
 
 
+JOINED = ("past", "ragged", "folded", "blocks")
+"""Paths that call the fused kernel in another way than torch does."""
+EXP_UNITS = 20
+"""Accuracy of the fused kernel's exponential in units of rounding, says its source (exp_u20)."""
+
+
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 @pytest.mark.parametrize("always", [(), ("is_causal",)], ids=str)
 @settings(max_examples=40)
@@ -127,9 +133,10 @@ def test_rounding_is_at_most_twice_that_of_torch(
     rounding, since torch's error may happen to be nil. A unit is eps times the largest sum of
     magnitudes: what one rounding of each term amounts to when the sum itself cancels. One unit is
     enough in half precision, and where torch runs the same kernel on the same keys. In float32 it
-    does not if d_value != d_key, or if we join several calls: two chains of n independent roundings
-    then part by up to sqrt(n) units (https://doi.org/10.1137/18M1226312), either one being the
-    better by chance. That ours is not the worse on the whole is the next test's claim.
+    is not if d_value != d_key, or if we fold or join several calls: two chains of n independent
+    roundings then part by up to sqrt(n) units (https://doi.org/10.1137/18M1226312), and two runs of
+    the kernel's fast exponential by EXP_UNITS, either one being the better by chance. That ours is
+    not the worse on the whole is the next test's claim.
     """
     twists = ("scale", "window") if always else STRUCTURE
     problem = data.draw(
@@ -143,8 +150,8 @@ def test_rounding_is_at_most_twice_that_of_torch(
     expected = {"output": truth.output} | gradients(exact, Answer(truth.output))
     has_one_width = problem.keys.shape[3] == problem.values.shape[3]
     path = explain_path(*problem.tensors, rules=problem.rules).path
-    is_alike = dtype != torch.float32 or (has_one_width and path not in ("past", "ragged"))
-    units = 1.0 if is_alike else math.sqrt(chain(problem))
+    is_alike = dtype != torch.float32 or (has_one_width and path not in JOINED)
+    units = 1.0 if is_alike else math.sqrt(chain(problem)) + EXP_UNITS
     sizes = magnitudes(problem, truth.weights)
     assert ours.dtype == dtype
     for name, want in expected.items():
