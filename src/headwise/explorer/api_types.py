@@ -182,6 +182,8 @@ class TextAnswer:
     """The reason why whole words are not available; None if they are."""
     rests_on_first: bool
     """Whether heads may rest on the first token, as in causal models."""
+    is_unknown: bool
+    """Whether the tokenizer does not know most pieces; findings would say nothing then."""
     is_small: bool
     """Whether the weights of all heads may be requested at once."""
     tokens: int

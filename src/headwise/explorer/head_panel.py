@@ -9,6 +9,7 @@ import torch
 
 from headwise.explorer import api_types as api
 from headwise.explorer.maps import TILE
+from headwise.explorer.role_details import role_detail
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
@@ -57,7 +58,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
             score=float(score),
             threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
             baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
-            detail=str(row[f"{name}_detail"]),
+            detail=role_detail(name, str(row[f"{name}_detail"])),
             meaning=role.meaning,
         )
         for name, role in ROLES.items()

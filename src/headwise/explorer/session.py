@@ -196,6 +196,7 @@ class Session:
             stacks={stack: stack_axes(analysis, layer) for stack, layer in layer_of_stack.items()},
             why_no_words=analysis.stage.why_no_words,
             rests_on_first=analysis.rests_on_first,
+            is_unknown=analysis.stage.is_unknown,
             is_small=fits_at_once(analysis),
             tokens=analysis.batch.num_tokens,
             left_out=analysis.left_out,
@@ -211,8 +212,9 @@ class Session:
         key = analysis.name, id(self.scan_table)
         if key not in self._found:
             is_builtin = analysis.text == BUILTIN_TEXT
-            self._found[key] = text_findings(
-                analysis, self.lead_roles, BUILTIN_SWAP if is_builtin else None
+            swap = BUILTIN_SWAP if is_builtin else None
+            self._found[key] = (
+                [] if analysis.stage.is_unknown else text_findings(analysis, self.lead_roles, swap)
             )
             if len(self._found) > MOST_FOUND:
                 del self._found[next(iter(self._found))]  # the oldest

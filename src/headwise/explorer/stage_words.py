@@ -46,6 +46,8 @@ class StageText:
     """Empty if whole words are not available."""
     groups: tuple[tuple[int, ...], ...] = ()
     why_no_words: str | None = None
+    is_unknown: bool = False
+    """Whether more than half of the tokens stand for unknown words."""
 
     @cached_property
     def word_of(self) -> tuple[int, ...]:
@@ -73,6 +75,13 @@ class Tokens:
         """Ids of special tokens, without the one that stands for unknown words."""
         unknown = {getattr(self.tokenizer, "unk_token_id", None)}
         return frozenset(set(self.tokenizer.all_special_ids) - unknown)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether more than half of the text's tokens stand for unknown words."""
+        before, after = self.around
+        inner = self.ids[before : len(self.ids) - after]
+        return 2 * inner.count(getattr(self.tokenizer, "unk_token_id", None)) > len(inner)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:

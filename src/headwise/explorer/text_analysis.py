@@ -8,7 +8,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -122,6 +122,7 @@ def analyse_text(
         sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=layer_cache
     )
     calls: dict[str, Call] = {}
+    tokens = Tokens.of_window(reader, window)
 
     def add(call: Call) -> None:
         calls[call.site.layer_name] = call
@@ -138,7 +139,7 @@ def analyse_text(
         table=head_table(sums, {"model": loaded.name}),
         left_out=len(reader.ids(text)) + reader.num_around - len(window.ids),
         text=text,
-        stage=read_stage_text(text, Tokens.of_window(reader, window)),
+        stage=replace(read_stage_text(text, tokens), is_unknown=tokens.is_unknown),
         layer_cache=layer_cache,
     )
 

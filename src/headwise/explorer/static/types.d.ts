@@ -510,6 +510,7 @@ export interface TextAnswer {
   stacks: Record<string, StackAxes>;
   why_no_words: string | null;
   rests_on_first: boolean;
+  is_unknown: boolean;
   is_small: boolean;
   tokens: number;
   left_out: number;

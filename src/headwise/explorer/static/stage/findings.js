@@ -9,7 +9,7 @@ import { withWord } from "./editing.js";
 import { axisOf, stackOf } from "./host.js";
 import { chip } from "./legend.js";
 import { percent } from "./numbers.js";
-import { distance, fill, many, plain } from "./sentences.js";
+import { distance, fill, many, plain, UNKNOWN } from "./sentences.js";
 
 /** The longest clause, in words, that a swap is told in. */
 const CLAUSE = 6;
@@ -55,6 +55,15 @@ function swapParts({ text, word }, rows, source) {
   return ["What if the word were ", swapped, "?"];
 }
 
+/** Findings without those that read like an earlier one. @param {TextAnswer | null} text */
+function different(text) {
+  const seen = new Set();
+  return (text?.findings ?? []).filter((finding) => {
+    const words = plain(findingParts(finding, text, "", 0));
+    return !seen.has(words) && seen.add(words);
+  });
+}
+
 /**
  * @typedef {object} FindingsPicture
  * @property {ModelAnswer} about @property {TextAnswer | null} text
@@ -84,9 +93,9 @@ export class Findings {
     const key = JSON.stringify([text?.name, text?.findings, about.scan?.findings, theme, canScan]);
     if (key !== this.shown) {
       this.buttons = [];
-      const here = (text?.findings ?? []).map((finding) => this.item(finding, picture));
+      const here = different(text).map((finding) => this.item(finding, picture));
       const title = make("h2", {}, "In this sentence");
-      const none = "No link of this sentence stands out.";
+      const none = text?.is_unknown ? UNKNOWN : "No link of this sentence stands out.";
       this.here.replaceChildren(
         title,
         here.length ? make("ul", {}, ...here) : make("p", { class: "hv-quiet" }, none),

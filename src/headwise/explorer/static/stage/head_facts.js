@@ -11,13 +11,12 @@ import { distance } from "./sentences.js";
 const ALL = "All columns";
 
 /**
- * A number with three decimals up to 1, two up to 1000 and none beyond; tiny ones as a power of
- * ten.
+ * A number with three decimals up to 1, two up to 1000 and none beyond.
  * @param {number} value
  */
 export function format(value) {
   const size = Math.abs(value);
-  if (size > 0 && size < 0.0005) return value.toExponential(1);
+  if (size < 0.0005) return value > 0 ? "<0.001" : value < 0 ? "\u2212<0.001" : "0";
   return value.toFixed(size < 1.0005 ? 3 : size < 1000 ? 2 : 0);
 }
 

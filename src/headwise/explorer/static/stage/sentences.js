@@ -7,7 +7,7 @@
  */
 
 import { make } from "./dom.js";
-import { percent, percentInWords } from "./numbers.js";
+import { percent, percentInWords, rounded } from "./numbers.js";
 
 /**
  * A word of the text in a sentence; `colour` is a CSS colour, or "" for ink.
@@ -35,6 +35,14 @@ export const EMPTY = "Write a few words.";
 export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
 export const NO_ROLE = "no clear role";
+export const COUNTED = "A head with several roles (+) counts in each of them.";
+export const A_HEAD =
+  "A head is one part of the model that decides, for every word, which words to look at.";
+export const LETTERS = "A letter names what it tends to do; + means more than one role.";
+export const COLOURS = "Its colour says what it tends to do.";
+export const UNKNOWN =
+  "This model does not know most of these characters: it reads one token for all of them, so its " +
+  "links say little.";
 const COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
 /** @param {Part[]} parts */
@@ -130,7 +138,7 @@ export const cellHead = (source, target, share) => [
   source,
   " looks at ",
   target,
-  `, ${percent(share)}`,
+  `, ${rounded(share) < 1 ? "<1%" : percent(share)}`,
 ];
 
 /**
