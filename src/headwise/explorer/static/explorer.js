@@ -32,6 +32,8 @@ const PANELS = ["heads", ...Object.keys(MODULES)];
 const PATIENCE = 300;
 /** Words of the address's text that are set while the model loads. */
 const FIRST_WORDS = 60;
+/** Letters that fit on one line of the stage. */
+const ONE_LINE = 70;
 
 const panels = /** @type {Record<string, Promise<Panel>>} */ ({});
 let reading = new AbortController();
@@ -191,7 +193,9 @@ function setFirstWords() {
     span.textContent = word;
     return [span, " "];
   });
-  byId("first-words", HTMLElement).replaceChildren(...spans);
+  const box = byId("first-words", HTMLElement);
+  box.replaceChildren(...spans);
+  box.classList.toggle("long", words.join(" ").length > ONE_LINE);
 }
 
 /** @param {ModelAnswer} about */

@@ -10,6 +10,11 @@ import { EMPTY } from "./sentences.js";
 const CHOOSE = "Click the word to swap.";
 /** Longest text that can be read. */
 const LONGEST = 200000;
+/** Letters that a word's place is widened to while it is replaced, and spaces for each. */
+const LETTERS = 8,
+  SPACES = 2;
+/** Narrowest field in px where every word has a line of its own. */
+const LEAST_FIELD = 160;
 
 /**
  * The words as a text again, with one of them replaced.
@@ -23,6 +28,14 @@ export function withWord(words, at, word) {
     })
     .join("")
     .trim();
+}
+
+/** The words with more room for the one that is replaced. @param {StageWord[]} words
+ * @param {number | null} at @returns {StageWord[]} */
+export function withRoom(words, at) {
+  if (at === null || !words[at]) return words;
+  const spaces = "\u00a0".repeat(Math.max(0, SPACES * (LETTERS - words[at].text.length)));
+  return words.map((word, index) => (index === at ? { ...word, text: word.text + spaces } : word));
 }
 
 /**
@@ -100,8 +113,9 @@ export function editWord(el, button, word, on) {
   });
   field.value = word;
   field.style.fontSize = getComputedStyle(pill).fontSize;
-  const room = Math.max(box.width + 24, 96);
-  field.style.left = `${Math.max(0, box.left - ground.left + (box.width - room) / 2)}px`;
+  const isVertical = el.classList.contains("hw-is-vertical");
+  const room = Math.max(box.width, isVertical ? LEAST_FIELD : 0);
+  field.style.left = `${box.left - ground.left}px`;
   field.style.top = `${box.top - ground.top - 2}px`;
   field.style.width = `${room}px`;
   field.style.height = `${box.height + 4}px`;
@@ -130,6 +144,10 @@ export class Editing {
     this.field = null;
     /** Whether the next click on a word makes it a field. */
     this.isSwapping = false;
+    /** The word that is a field. @type {number | null} */
+    this.at = null;
+    /** The page's error that was said beside the text area. */
+    this.told = "";
   }
 
   get isOn() {
@@ -162,7 +180,8 @@ export class Editing {
   /** @param {string} text */
   async read(text) {
     const { host } = this.view;
-    const { form, area } = /** @type {NonNullable<typeof this.text>} */ (this.text);
+    const { form, area, hint } = /** @type {NonNullable<typeof this.text>} */ (this.text);
+    this.told = "";
     form.setAttribute("aria-busy", "true");
     area.readOnly = true;
     try {
@@ -174,7 +193,9 @@ export class Editing {
       form.removeAttribute("aria-busy");
       area.setAttribute("aria-invalid", "true");
       area.focus();
-      this.view.fail(error);
+      this.told = host.reading().error;
+      hint.textContent = this.told || host.sentence(error);
+      this.view.show();
     }
   }
 
@@ -193,7 +214,10 @@ export class Editing {
   swap() {
     const { view } = this;
     if (!view.host.pair || view.host.cannot?.swap || view.host.get("swap") || this.text) return;
-    if (this.isSwapping) return void this.stopSwap();
+    if (this.isSwapping) {
+      this.stopSwap();
+      return void view.show();
+    }
     this.isSwapping = true;
     view.remark = CHOOSE;
     const { locked } = view.frame();
@@ -209,9 +233,11 @@ export class Editing {
     const at = word ?? locked ?? -1;
     const words = data.rows(heads[0]);
     if (!words[at] || words[at].kind === "special") return;
+    this.field?.remove();
+    this.at = at;
+    view.show();
     const button = view.parts.wordButton(at);
     if (!button) return;
-    this.field?.remove();
     this.field = editWord(view.parts.stageBox, button, words[at].text, {
       cancel: () => {
         this.stopSwap();
@@ -229,6 +255,7 @@ export class Editing {
   stopSwap() {
     if (!this.isSwapping) return;
     this.isSwapping = false;
+    this.at = null;
     this.view.remark = "";
     this.view.parts.stageBox.classList.remove("hv-swapping");
     this.field?.remove();

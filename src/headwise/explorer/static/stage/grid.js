@@ -69,6 +69,8 @@ export class Grid {
     /** What each cell's canvas shows. @type {Map<string, string>} */
     this.painted = new Map();
     this.size = 0;
+    /** Whether the grid has more room than its own panel. */
+    this.isLarge = false;
     this.box = make("div", { class: "hv-grid", role: "grid", "aria-label": label });
     el.append(this.box);
     this.build();
@@ -237,7 +239,7 @@ export class Grid {
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
     const room = this.el.clientWidth / unit;
     if (!room) return;
-    const { label, size, gap, pitch, kind } = cellSizes(this.layers, room);
+    const { label, size, gap, pitch, kind } = cellSizes(this.layers, room, this.isLarge);
     this.box.style.setProperty("--cell", `${size / 16}rem`);
     this.box.style.setProperty("--gap", `${gap / 16}rem`);
     this.box.style.setProperty("--label", `${label / 16}rem`);

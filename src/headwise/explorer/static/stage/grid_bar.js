@@ -7,7 +7,8 @@
 import { make } from "./dom.js";
 import { allHeads } from "./frame.js";
 import { format } from "./head_facts.js";
-import { capital, fill } from "./sentences.js";
+import { A_HEAD, capital, COLOURS, fill, LETTERS } from "./sentences.js";
+import { hasBars } from "./view_pictures.js";
 
 const RAW = "All columns";
 
@@ -32,6 +33,11 @@ export class GridBar {
       host.set({ grid: this.select.value || "maps" }, "push"),
     );
     this.scale = make("div", { class: "hv-measure", hidden: true });
+    /** How letters or colours are read: view.css shows what fits the size of cells. */
+    this.names = [
+      make("span", { class: "hv-if-letters" }, ` ${LETTERS}`),
+      make("span", { class: "hv-if-colours" }, ` ${COLOURS}`),
+    ];
     el.append(
       make(
         "div",
@@ -39,6 +45,7 @@ export class GridBar {
         this.title,
         make("span", { class: "hv-panel-tools" }, pair, this.select),
       ),
+      make("p", { class: "hv-grid-hint" }, A_HEAD, ...this.names),
     );
     this.filled = "";
   }
@@ -62,31 +69,31 @@ export class GridBar {
 
   /** @param {Frame} frame */
   show(frame) {
-    const { host, word, data, heads, isLookedAt, isHovered } = frame;
+    const { host, word, data, heads, isLookedAt } = frame;
     const mode = host.get("grid");
     const { measures, words } = this.columns(frame);
     this.fill(frame, words);
     const own = isLookedAt ? data.columns(heads[0]) : data.rows(heads[0]);
     const name = word === null ? "" : (own[word]?.text ?? "");
-    const hasBars =
-      word !== null &&
-      !(mode in words) &&
-      (mode === "word" || (data.text.is_small && (isHovered || heads.length > 1)));
+    const isBars = hasBars(frame);
     const all = allHeads(host.about).length;
-    const verb = isLookedAt ? " is looked at from, word by word" : " looks, word by word";
     const tail = make("span", {});
     if (mode in words) fill(tail, [words[mode].charAt(0).toLowerCase() + words[mode].slice(1)]);
-    else if (hasBars) fill(tail, ["where ", { word: name, colour: "" }, verb]);
     else tail.textContent = "on this sentence";
     const heading = all === 1 ? "The only head" : `All ${all} heads`;
-    this.title.replaceChildren(heading, " ", tail);
-    this.maps.setAttribute("aria-pressed", String(mode === "maps"));
-    this.word.setAttribute("aria-pressed", String(mode === "word"));
+    const pointed = { word: name, colour: "" };
+    if (isBars && isLookedAt) fill(this.title, ["What looks at ", pointed]);
+    else if (isBars) fill(this.title, ["Where ", pointed, " looks"]);
+    else this.title.replaceChildren(heading, " ", tail);
+    this.maps.setAttribute("aria-pressed", String(mode === "maps" && !isBars));
+    this.word.setAttribute("aria-pressed", String(isBars));
     const locked = frame.locked === null ? "" : (own[frame.locked]?.text ?? "");
-    this.word.disabled = frame.locked === null;
-    /** @type {HTMLElement} */ (this.word.firstChild).textContent = locked || "word";
+    this.word.disabled = frame.locked === null && !isBars;
+    /** @type {HTMLElement} */ (this.word.firstChild).textContent =
+      (isBars ? name : locked) || "word";
     this.select.value = mode in words ? mode : "";
     this.showScale(frame, mode, measures, words);
+    for (const names of this.names) names.hidden = !host.about.scan;
   }
 
   /** List the measures by group; those without a group are behind "All columns".

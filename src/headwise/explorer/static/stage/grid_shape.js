@@ -11,6 +11,9 @@ const LABEL = 30,
   PITCH = 43,
   LOW = 24,
   TALL = 300;
+/** The same for a grid that has the whole width, or that of two panels. */
+const WIDE_PITCH = 62,
+  WIDE_TALL = 388;
 
 /** Numbers of cells across and down. @param {LayerFacts[]} layers */
 export function gridShape(layers) {
@@ -39,13 +42,15 @@ export const layerName = (name, isAbove) =>
 /**
  * Width of layer labels, size of cells and gaps, in px at a font size of 16.
  * @param {LayerFacts[]} layers @param {number} room
+ * @param {boolean} [isLarge] whether the grid has more than its own panel
  */
-export function cellSizes(layers, room) {
+export function cellSizes(layers, room, isLarge = false) {
   const { across, down, isTurned } = gridShape(layers);
   const isStacked = layers.some(({ name }) => name.includes("."));
   const label = isStacked && !isTurned ? 2 * LABEL : LABEL;
-  const most = Math.max(LOW, Math.floor(TALL / down));
-  const pitch = Math.max(8, Math.min(PITCH, Math.floor((room - label) / across), most));
+  const most = Math.max(LOW, Math.floor((isLarge ? WIDE_TALL : TALL) / down));
+  const fitting = Math.floor((room - label) / across);
+  const pitch = Math.max(8, Math.min(isLarge ? WIDE_PITCH : PITCH, fitting, most));
   const gap = pitch >= 30 ? 4 : pitch >= 20 ? 3 : 2;
   const size = pitch - gap;
   const kind = size >= LETTERS ? "letters" : size >= MAPS ? "maps" : "squares";

@@ -4,7 +4,7 @@
 /** @import {RoleFacts} from "../types.js" */
 
 import { make } from "./dom.js";
-import { NO_ROLE } from "./sentences.js";
+import { COUNTED, NO_ROLE } from "./sentences.js";
 
 /**
  * A role's letter on its colour.
@@ -71,6 +71,12 @@ export class Legend {
     const none = make("span", { class: "hv-legend-none" }, chip(null, theme));
     if (roles) none.append(make("span", {}, NO_ROLE), make("b", {}, String(without)));
     else none.append(make("span", {}, "roles not measured yet"));
-    this.el.replaceChildren(...parts, ...(!roles || without ? [none] : []));
+    const isShared = held.some((all) => all.length > 1);
+    const note = make("p", { class: "hv-legend-note" }, COUNTED);
+    this.el.replaceChildren(
+      ...parts,
+      ...(!roles || without ? [none] : []),
+      ...(isShared ? [note] : []),
+    );
   }
 }

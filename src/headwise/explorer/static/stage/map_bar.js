@@ -30,7 +30,8 @@ export class MapBar {
     this.title.hidden = isMany;
     this.tabs.hidden = !isMany;
     const words = data.isCross(tab) ? "row looks at column of the source" : "row looks at column";
-    this.title.replaceChildren(tab, " ", make("span", {}, words));
+    const isPair = pair?.side === "both";
+    this.title.replaceChildren(tab, " ", ...(isPair ? [] : [make("span", {}, words)]));
     this.tabs.replaceChildren(
       ...heads.map((head) =>
         this.tab(head, head === tab, roleColour(host, shownRole(host, head)), () => {
@@ -38,7 +39,6 @@ export class MapBar {
         }),
       ),
     );
-    const isPair = pair?.side === "both";
     this.sides.hidden = !isPair;
     const of = host.get("of") === "second" ? "second" : "first";
     const [one, other] = frame.pair?.words ?? ["First", "Second"];

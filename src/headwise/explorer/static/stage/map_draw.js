@@ -50,7 +50,7 @@ const yOf = (layout, at) => layout.top + (at - layout.zoom.y) * layout.cell;
  */
 function drawShares(context, picture, layout) {
   const { cell, rows, columns, unit } = layout;
-  const gap = cell >= 9 * unit ? unit : unit / 2;
+  const gap = cell >= 9 * unit ? unit : cell >= 4 * unit ? unit / 2 : 0;
   const radius = cell >= 8 ? 2 * unit : 0;
   const size = cell - gap;
   columns.forEach((column, across) => {
@@ -60,6 +60,7 @@ function drawShares(context, picture, layout) {
     const fills = fillsOf(picture.theme, colour);
     rows.forEach((row, down) => {
       context.fillStyle = fills[root(picture.share(row, column) ?? 0)];
+      if (!radius) return context.fillRect(x, yOf(layout, down), size, size);
       context.beginPath();
       context.roundRect(x, yOf(layout, down), size, size, radius);
       context.fill();

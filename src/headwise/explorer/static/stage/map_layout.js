@@ -4,9 +4,8 @@
 /** @import {StageWord} from "../types.js" */
 /** @import {MapPicture} from "./map.js" */
 
-/** Smallest and largest cells in px, and the room that sets special tokens apart. */
-const LEAST = 6,
-  MOST = 28,
+/** Largest cells in px, and the room that sets special tokens apart. */
+const MOST = 28,
   APART = 4;
 const FONT = 'Inter, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 /** Longest label in px, and the angle of column labels. */
@@ -88,7 +87,7 @@ export function layOut(picture, room, zoom) {
   const right = isLong ? 4 : Math.max(2, Math.min(lean, (isDense ? 20 : 40) * unit));
   const space = room - left - right - offset;
   const fitted = space / Math.max(1, columns.length);
-  const whole = isLong ? fitted : Math.max(LEAST * unit, Math.min(MOST * unit, fitted));
+  const whole = isLong ? fitted : Math.min(MOST * unit, fitted);
   const base = whole >= 8 ? Math.floor(whole) : whole;
   const cell = base * zoom.scale;
   const width = Math.min(room, left + right + offset + base * columns.length);

@@ -73,6 +73,8 @@ export class Parts {
     this.root.classList.toggle("hv-grid-row-below", this.isRow);
     this.watcher = new ResizeObserver(() => this.measure());
     this.isAttached = false;
+    /** Whether another panel hides the view; what was drawn then is stale. */
+    this.isHidden = false;
   }
 
   makeStage() {
@@ -186,14 +188,16 @@ export class Parts {
   measure() {
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const width = this.root.clientWidth / unit;
+    const isBack = width > 0 && this.isHidden;
+    this.isHidden = !width;
     if (!width) return;
     const size =
       width >= WIDE ? "wide" : width >= (this.view.host.narrow ?? MIDDLE) ? "middle" : "narrow";
     this.root.classList.toggle("hv-stacked", size === "middle" && width < STACKED);
-    if (size === this.size) return;
+    const isOther = size !== this.size;
     this.size = size;
-    this.arrange();
-    if (this.view.data) this.view.show();
+    if (isOther) this.arrange();
+    if ((isOther || isBack) && this.view.data) this.view.show();
   }
 
   /** Order in the document equals order on the screen. */

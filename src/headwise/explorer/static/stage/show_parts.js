@@ -4,6 +4,7 @@
 /** @import {Parts} from "./parts.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
+import { withRoom } from "./editing.js";
 import { isTaken } from "./finding_choice.js";
 import { allHeads, inkOf, roleColour, rolesOf, shownRole } from "./frame.js";
 import { rankHeads } from "./pair.js";
@@ -21,20 +22,23 @@ export function showParts(parts, frame) {
   parts.root.dataset.theme = host.theme();
   parts.root.classList.toggle("hv-waiting", Boolean(reading.text));
   parts.root.classList.toggle("hv-paired", isPair);
-  const picture = pictures.stagePicture(frame);
-  const error = view.error || reading.error;
+  const plain = pictures.stagePicture(frame);
+  const picture = { ...plain, words: withRoom(plain.words, view.editing.at) };
+  const isTold = view.editing.isOn || reading.error === view.editing.told;
+  const error = view.error || (isTold ? "" : reading.error);
   if (!view.editing.isOn) parts.stage.show(picture);
   const shape = parts.stage.layout?.shape ?? "line";
   parts.headline.show(
     headlinePicture({ ...frame, isWrapped: shape === "wrapped" }, error, remark(parts, frame)),
   );
   parts.tools.show(toolsPicture(parts, frame));
-  fill(parts.noteLeft, leftNote(picture, shape));
-  parts.noteRight.textContent = rightNote(picture, shape);
+  fill(parts.noteLeft, leftNote(plain, shape));
+  parts.noteRight.textContent = rightNote(plain, shape);
   parts.mapBar.show(frame);
   parts.map.show(pictures.mapPicture(frame));
   parts.gridBar.show(frame);
   const { measures, names } = parts.gridBar.columns(frame);
+  parts.grid.isLarge = parts.size === "wide" && (isPair || parts.isRow);
   parts.grid.show(pictures.gridPicture(frame, measures, names));
   parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), host.get("only") || null);
   parts.legend.el.hidden = host.get("grid") in measures;

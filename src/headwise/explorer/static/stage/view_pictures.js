@@ -23,6 +23,7 @@ import { shades } from "./shades.js";
  * @property {string[]} chosen  of the address
  * @property {number | null} word @property {number | null} locked @property {number | null} target
  * @property {boolean} isHovered  whether the word or head is only hovered
+ * @property {boolean} isPointed  whether a word is hovered on the stage
  * @property {boolean} isLookedAt @property {boolean} hidesSpecial
  * @property {{data: TextData, aligned: Match[], partner: (at: number | null) => number | null,
  *   side: string, words: [string, string]} | null} pair
@@ -113,6 +114,15 @@ export function mapPicture(frame) {
   };
 }
 
+/** Whether small maps are bars: one word's row in every head. @param {Frame} frame */
+export function hasBars({ host, data, heads, word, isPointed }) {
+  if (word === null) return false;
+  const mode = host.get("grid");
+  return (
+    mode === "word" || (mode === "maps" && data.text.is_small && (isPointed || heads.length > 1))
+  );
+}
+
 /**
  * @param {Frame} frame @param {Record<string, (number | null)[]>} measures  of every head
  * @param {string[]} names  heads in the order of `measures`
@@ -123,10 +133,9 @@ export function gridPicture(frame, measures, names) {
   const theme = host.theme(),
     mode = host.get("grid");
   const column = measures[mode];
-  const isWord = word !== null && (mode === "word" || frame.isHovered || heads.length > 1);
-  const hasBars = isWord && (data.text.is_small || mode === "word");
+  const isBars = hasBars(frame);
   const inStack = (/** @type {string} */ head) => stackOf(head) === stackOf(heads[0]);
-  const key = column ? mode : hasBars ? `word ${word} ${frame.isLookedAt}` : "maps";
+  const key = column ? mode : isBars ? `word ${word} ${frame.isLookedAt}` : "maps";
   return {
     facts: host.about.roles,
     roles: rolesOf(host.about),
@@ -140,7 +149,7 @@ export function gridPicture(frame, measures, names) {
     },
     key: `${data.text.name} ${JSON.stringify(data.switches)} ${key}`,
     maps: (head) => data.smallMap(head),
-    bars: hasBars
+    bars: isBars
       ? (head) =>
           inStack(head) ? data.bars(head, /** @type {number} */ (word), frame.isLookedAt) : null
       : null,
