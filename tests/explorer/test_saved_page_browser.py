@@ -11,7 +11,7 @@ from headwise.explorer.api_requests import PageRequest
 from headwise.explorer.model_facts import BUILTIN_TEXT
 from headwise.explorer.save_page import saved_page
 
-from .browser import DESKTOP, PHONE, faults, page_at, until
+from .browser import DESKTOP, PHONE, faults, page_at, settle, until
 from .sessions import minilm
 
 HOSTILE = "</script><img src=x onerror=alert(1)> it's <b>bold</b> & more."
@@ -73,6 +73,7 @@ def test_a_saved_page_prints_the_shares_of_the_live_page(
             for head in heads:
                 page.locator(f"[data-head={head}]").first.click()
                 shows(page, head)
+                settle(page)  # words are named once the picture rests
                 labels[head] = page.evaluate(LABELS)
             shown.append((labels, page.locator(".hw-stage svg").first.text_content()))
     assert shown[0] == shown[1]
