@@ -264,7 +264,8 @@ def test_shares_on_arcs_touch_no_other_share_and_no_other_arc(seed: int) -> None
         assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
         for label, box in zip(found["labels"], boxes, strict=True):
             for arc in found["arcs"]:
-                if arc["key"] != label["key"] and arc["kind"] not in ("faint", "plain"):
+                is_first = label is found["labels"][0]  # the headline's is always written
+                if arc["key"] != label["key"] and not is_first and arc["kind"] != "faint":
                     assert not passes(arc["curve"], box), (label["text"], arc["key"])
 
 
@@ -279,6 +280,38 @@ def passes(curve: dict[str, Any], box: dict[str, float]) -> bool:
     return bool(
         (is_inside & (points[:, 1] > box["y"]) & (points[:, 1] < box["y"] + box["h"])).any()
     )
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1344])
+def test_the_strongest_link_to_a_word_is_labelled_before_all_others(width: float) -> None:
+    for seed in range(12):
+        head = random_head(14, seed)
+        for word in (1, 4, 8, 12):
+            found = scene(TEXT, [head], width, word=word)["scene"]
+            own = [arc for arc in found["arcs"] if arc["kind"] == "ribbon"]
+            best = max(own, key=lambda arc: arc["share"], default=None)
+            keys = [label["key"] for label in found["labels"]]
+            if best and best["share"] >= 0.2:
+                assert keys[0] == best["key"]
+
+
+def test_the_share_of_a_narrow_arc_stands_above_it_without_a_plate() -> None:
+    row = [0.1] + [0.0] * 8 + [0.9] + [0.0] * 4
+    (label,) = scene(TEXT, [{"shares": {8: row}}], word=8)["scene"]["labels"]
+    (arc,) = (a for a in scene(TEXT, [{"shares": {8: row}}], word=8)["scene"]["arcs"] if a["to"])
+    assert not label["spot"]["onArc"]
+    assert label["spot"]["y"] + 9.5 < arc["curve"]["start"]["y"] - 34
+
+
+def test_a_head_without_a_role_writes_words_and_shares_in_ink() -> None:
+    row = [0.2, 0.5, 0.0, 0.3] + [0.0] * 10
+    grey = {"role": None, "colour": "#8b95a3"}
+    found = scene(TEXT, [{"shares": {8: row}, **grey}], word=8)["scene"]
+    words = found["words"][0]
+    assert words[1]["colour"] == words[3]["colour"] == "#161a21" and words[1]["state"] == "target"
+    assert [label["colour"] for label in found["labels"]][:2] == ["#161a21"] * 2
+    one = scene(TEXT, [{"shares": {8: row}, **grey}], word=8, target=3)["scene"]
+    assert one["words"][0][3]["colour"] == "#161a21"
 
 
 def test_shares_of_twenty_percent_or_more_are_written_on_arcs() -> None:

@@ -7,14 +7,15 @@
  */
 import { deckArcs } from "./arcs.js";
 import { deckCells, deckChanges, deckLetters } from "./cells.js";
+import { pillOf } from "./draw.js";
 import { LABEL, WRITTEN, placeLabels } from "./labels.js";
 import { percent, rounded } from "./numbers.js";
 import { sidesOf } from "./picture.js";
-import { deckWords } from "./words.js";
+import { deckWords, wordColour } from "./words.js";
 
 /** @import {Arc} from "./arcs.js" */
 /** @import {Cell, Note} from "./cells.js" */
-/** @import {Layout} from "./layout.js" */
+/** @import {Deck, Layout} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 /** @import {Picture} from "./picture.js" */
 /** @import {Spot} from "./labels.js" */
@@ -40,23 +41,40 @@ import { deckWords } from "./words.js";
  * @property {WordState[] | null} columns the words looked at, if they are others
  */
 
-/** @param {Arc[]} arcs @param {Layout} layout @param {Measure} measure @returns {Label[]} */
-function labelsOf(arcs, layout, measure) {
+/** Whether a sentence's arc leads to a resting place. @param {Arc} arc */
+const isResting = ({ kind }) => kind === "rest";
+
+/**
+ * Shares on the arcs of one sentence: the strongest link to a real word comes first.
+ * @param {Arc[]} arcs
+ * @param {Deck} deck
+ * @param {Layout} layout
+ * @param {Picture} picture
+ * @param {Measure} measure
+ * @returns {Label[]}
+ */
+function labelsOf(arcs, deck, layout, picture, measure) {
   if (layout.shape === "wrapped") return [];
   const own = arcs.filter((arc) => arc.kind !== "faint" && arc.kind !== "plain");
-  own.sort((one, other) => other.share - one.share);
+  own.sort(
+    (one, other) => Number(isResting(one)) - Number(isResting(other)) || other.share - one.share,
+  );
   const lanes = own.map((arc) => {
     const text = rounded(arc.share) >= WRITTEN ? percent(arc.share) : "";
     const width = text ? measure.label(text, LABEL.size, LABEL.weight) : 0;
-    const isThin = arc.kind === "rest" && layout.shape === "vertical";
+    const isThin = isResting(arc) && layout.shape === "vertical";
     const thickness = isThin ? null : arc.widths.landing;
-    return { curve: arc.curve, thickness, arrowWidth: arc.arrow.width, text, width };
+    const { curve, arrow } = arc;
+    return { curve, thickness, arrowWidth: arrow.width, text, width, isResting: isResting(arc) };
   });
-  const spots = placeLabels(lanes, layout.width);
+  const words = deck.rows.flatMap((box) => (box ? [pillOf(box, false)] : []));
+  const spots = placeLabels(lanes, words, layout.width);
   return own.flatMap((arc, index) => {
     const spot = spots[index];
     if (!spot) return [];
-    return [{ key: arc.key, spot, text: lanes[index].text, colour: arc.colour }];
+    const { text } = lanes[index];
+    const colour = isResting(arc) ? arc.colour : wordColour(arc.head, picture.theme);
+    return [{ key: arc.key, spot, text, colour }];
   });
 }
 
@@ -74,7 +92,7 @@ export function makeScene(picture, layout, measure) {
     return {
       arcs,
       tabs,
-      labels: labelsOf(arcs, layout, measure),
+      labels: labelsOf(arcs, deck, layout, picture, measure),
       cells: deckCells(picture, side, deck, layout, measure),
       letters: deckLetters(picture, side, deck, layout),
       words: deckWords(picture, side, "rows"),

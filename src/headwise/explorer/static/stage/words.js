@@ -6,7 +6,8 @@ import { DRAWN, isRestingRole } from "./links.js";
 import { rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
 
-/** @import {Picture, Side} from "./picture.js" */
+/** @import {Theme} from "./colours.js" */
+/** @import {Picture, PictureHead, Side} from "./picture.js" */
 
 /**
  * @typedef {object} WordState
@@ -21,6 +22,15 @@ import { isOverlay } from "./picture.js";
 
 /** From this share on, in whole percents, a target has the colour of the role. */
 const COLOURED = 20;
+
+/**
+ * Colour in which a head writes words and shares. The grey of a head without a role is for shapes:
+ * a linked word in it would be paler than the others.
+ * @param {PictureHead} head
+ * @param {Theme} theme
+ */
+export const wordColour = ({ role, colour }, theme) =>
+  role === null ? GROUNDS[theme].text : colour;
 
 /**
  * Whether a word of a pair differs from its partner.
@@ -42,26 +52,31 @@ export function isChanged(picture, side, at) {
  * Colours of the words that the chosen word looks at.
  * @param {Picture} picture
  * @param {Side} side
- * @returns {Map<number, string>}
+ * @returns {Map<number, {state: "seen" | "target", colour: string}>}
  */
 function targetColours(picture, side) {
-  /** @type {Map<number, string>} */
+  /** @type {Map<number, {state: "seen" | "target", colour: string}>} */
   const colours = new Map();
-  const { text } = GROUNDS[picture.theme];
+  const { theme } = picture;
+  const { text } = GROUNDS[theme];
+  /** @type {(head: PictureHead) => {state: "target", colour: string}} */
+  const target = (head) => ({ state: "target", colour: wordColour(head, theme) });
   for (const head of side.heads) {
     const row = side.word === null ? null : head.row(side.word);
     const links = linksOf(picture, side, head);
     if (!row || !links) continue;
     Array.from(row).forEach((share, to) => {
-      if (rounded(share) >= DRAWN && !colours.has(to)) colours.set(to, text);
+      if (rounded(share) >= DRAWN && !colours.has(to))
+        colours.set(to, { state: "seen", colour: text });
     });
     if (picture.target !== null) continue;
     links.drawn.forEach(({ to, share }, place) => {
-      if (place === 0 || rounded(share) >= COLOURED) colours.set(to, head.colour);
+      if (place === 0 || rounded(share) >= COLOURED) colours.set(to, target(head));
     });
   }
   const only = picture.target;
-  if (only !== null) return new Map([[only, side.heads[0]?.colour ?? text]]);
+  const [first] = side.heads;
+  if (only !== null) return new Map([[only, target(first)]]);
   return colours;
 }
 
@@ -86,22 +101,14 @@ export function deckWords(picture, side, axis) {
     const isChosen = isAsking && at === side.word;
     const isLocked = side.index === 0 && isAsking && at === locked && !isChosen;
     const isDashed = isChanged(picture, side, at);
-    const colour = targets.get(at);
+    const colour = targets.get(at)?.colour;
     const isSpecial = word.kind === "special";
     const quiet = isSpecial ? grounds.soft : grounds.quiet;
     const plain = isDashed || (isUnchosen && !isSpecial) ? grounds.text : quiet;
     const chip = isResting ? strong : grounds.line;
     const own = colour && isSpecial && !isResting ? quiet : colour;
     return {
-      state: isChosen
-        ? "chosen"
-        : colour
-          ? colour === grounds.text
-            ? "seen"
-            : "target"
-          : isUnchosen
-            ? "plain"
-            : "quiet",
+      state: isChosen ? "chosen" : (targets.get(at)?.state ?? (isUnchosen ? "plain" : "quiet")),
       colour: isChosen ? grounds.ground : isSpecial && isResting ? strong : (own ?? plain),
       fill: isChosen ? strong : null,
       outline: isLocked ? strong : null,
