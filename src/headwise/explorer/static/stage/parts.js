@@ -207,7 +207,7 @@ export class Parts {
     const isNarrow = size === "narrow";
     const parts = {
       wide: this.isRow ? [mapBox, findBox, gridBox] : [mapBox, gridBox, findBox],
-      middle: [findBox, mapBox, gridBox],
+      middle: this.isRow ? [mapBox, findBox, gridBox] : [findBox, mapBox, gridBox],
       narrow: [findBox, gridBox, mapBox],
     }[size];
     const first = isNarrow ? [this.headBox] : [this.toolBox, this.headBox];
