@@ -185,6 +185,31 @@ def test_several_heads_are_laid_over_each_other(chrome: Browser, site: str) -> N
         hash_has(page, head="L2H1,L3H1,L1H8")
 
 
+def test_heads_shows_the_head_that_what_if_has_chosen(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.click("nav a[data-panel=whatif]")
+        expect(page.locator("#heads")).to_be_hidden()
+        page.evaluate("location.hash = '#panel=whatif&head=L0H2'")
+        page.click("nav a[data-panel=heads]")
+        headline(page, "it looks at because")
+        said = re.match("[0-9]+%", page.locator(".hv-sub").inner_text())
+        assert said is not None
+        settle(page)
+        assert said[0] == "100%"
+        assert page.evaluate(CELLS) == [percent(share) for share in shares(0, 2, 8)]
+
+
+def test_the_panel_of_heads_says_what_a_head_is(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        panel = page.locator(".hv-grid-panel")
+        expect(panel).to_contain_text(
+            "A head is one part of the model that decides, for every word"
+        )
+        expect(panel.get_by_text("+ means more than one role.")).to_be_visible()
+        expect(panel.get_by_text("Its colour says what it tends to do.")).to_be_hidden()
+        expect(panel).to_contain_text("A head with several roles (+) counts in each of them.")
+
+
 def test_a_role_recolours_the_stage_and_the_legend_counts_every_role(
     chrome: Browser, site: str
 ) -> None:

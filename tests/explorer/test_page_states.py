@@ -91,14 +91,23 @@ def test_one_word_can_only_look_at_itself(quiet: Page, chrome: Browser, site: st
         read(page, "unbelievably")
         headline(page, "One word can only look at itself.")
     read(quiet, "w1")  # one token is too little for the model, too
-    expect(quiet.locator(".hv-sub")).to_have_text("One word can only look at itself.")
+    expect(quiet.locator(".hv-hint")).to_have_text("One word can only look at itself.")
+    quiet.keyboard.press("Escape")
+    expect(quiet.locator(".hv-sub")).not_to_contain_text("One word")
+
+
+def test_characters_that_the_model_does_not_know_are_told(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#text=龘龙鱉 貓睡覺") as page:
+        here = page.locator(".hv-list").first
+        expect(here).to_contain_text("This model does not know most of these characters")
+        expect(here.locator("button")).to_have_count(0)
 
 
 def test_a_text_that_cannot_be_read_keeps_the_last_picture(quiet: Page) -> None:
     wrong = {"status": 422, "json": {"error": "a sentence of the server"}}
     quiet.route("**/api/readings", lambda route: route.fulfill(**wrong))
     read(quiet, "w1 w2 w3")
-    expect(quiet.locator(".hv-sub")).to_have_text("A sentence of the server")
+    expect(quiet.locator(".hv-hint")).to_have_text("A sentence of the server")
     expect(quiet.get_by_role("textbox", name="Sentence")).to_have_attribute("aria-invalid", "true")
     quiet.keyboard.press("Escape")
     assert quiet.locator('[data-side="0"]').all_inner_texts()[: len(WORDS.split())] == WORDS.split()
