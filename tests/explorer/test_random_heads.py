@@ -1,6 +1,12 @@
 """Random controls: as many heads, never the chosen ones, and outputs of the silenced model."""
 
+import http.client
 import itertools
+import json
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -11,7 +17,9 @@ from headwise.explorer.what_if import BATCH_TOKENS, compare_gated
 from headwise.heads import HeadId, parse_heads
 from headwise.progress import StopWork
 from headwise.watching.gates import silence
+from headwise.watching.sites import find_sites
 
+from .browser import served
 from .sessions import WORDS, minilm, tiny_session
 
 TEXTS = ["The cat sat on the mat.", "A kitten lay on a rug.", "Stocks fell."]
@@ -110,3 +118,51 @@ def test_random_heads_need_a_change_and_stop_with_the_request() -> None:
 
     with pytest.raises(StopWork):
         compare_random(session.scored, [WORDS], silenced("L0H1"), session.num_heads, progress=stop)
+
+
+def test_draws_stop_with_their_request_and_the_next_is_served() -> None:
+    session = tiny_session("llama")
+    text = " ".join(f"w{7 + place % 90}" for place in range(200))  # a forward pass per draw
+    passes: list[float] = []
+
+    def slow(*_: object) -> None:
+        passes.append(time.monotonic())
+        time.sleep(0.1)
+
+    def ask(path: str, content: dict[str, Any]) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=60)
+        connection.request("POST", path, json.dumps(content), {"Content-Type": "application/json"})
+        return connection
+
+    first = find_sites(session.scored.model)[0].module
+    with served(session) as base, first.register_forward_pre_hook(slow):
+        gates = {"L1H2": 0}
+        draws = ask("/api/whatif/random", {"texts": [text], "gates": gates, "draws": 10})
+        while len(passes) < 4:  # before, after, and two draws
+            threading.Event().wait(0.01)
+        draws.close()
+        gone = time.monotonic()
+        other = ask("/api/whatif", {"texts": [WORDS], "gates": gates})
+        assert other.getresponse().status == 200
+        seconds = time.monotonic() - gone
+        threading.Event().wait(0.5)
+    assert len(passes) < 10 and seconds < 3  # all draws and the other request: 14
+
+
+def test_draws_may_stop_before_every_layer() -> None:
+    session = tiny_session("llama")
+    reports: list[int] = []
+
+    def stop(_: str, done: int, total: int) -> None:
+        reports.append(total)
+        if reports.count(10) == 3:  # at the draws' start, and before two of three layers
+            raise StopWork
+
+    passes: list[object] = []
+    last = find_sites(session.scored.model)[-1].module
+    with (
+        last.register_forward_hook(lambda *_: passes.append(_)),
+        pytest.raises(StopWork),
+    ):
+        compare_random(session.scored, [WORDS], silenced("L0H1"), session.num_heads, progress=stop)
+    assert len(passes) == 2  # before and after, and no draw

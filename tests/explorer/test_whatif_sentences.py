@@ -85,8 +85,13 @@ def test_a_change_beyond_the_random_range_names_its_direction() -> None:
 
 @pytest.mark.parametrize(
     ("name", "blank"),
-    [(r"\n", "a new line"), (r"\n\n", "an empty line"), (r"\n\n\n", "empty lines")]
-    + [("\u0120", "a space"), ("\u0120\u0120", "a blank")],
+    [
+        (r"\n", "a new line"),
+        (r"\n\n", "an empty line"),
+        (r"\n\n\n", "empty lines"),
+        ("\u0120", "a space"),
+        ("\u0120\u0120", "a blank"),
+    ],
 )
 def test_new_lines_and_spaces_are_not_called_words(name: str, blank: str) -> None:
     names = [name, "The"]
@@ -161,8 +166,8 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     headline, sub = similarity(before, after, values)
     assert headline == "Sentences 2 and 3 become less alike"
     assert sub == (
-        "The cosine of 2 and 3 falls from 0.20 to \N{MINUS SIGN}0.05. With two heads picked at random, "
-        "twice, it stays between 0.19 and 0.21."
+        "The cosine of 2 and 3 falls from 0.20 to \N{MINUS SIGN}0.05. With two heads picked at "
+        "random, twice, it stays between 0.19 and 0.21."
     )
     headline, sub = similarity(before, before, None, changed=0)
     assert headline == "Switch heads off, and see what changes"

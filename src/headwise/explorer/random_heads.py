@@ -55,7 +55,7 @@ def compare_random(
     before = unchanged_output(scored, prompt, baselines)
     values = list(factors.values())
     changes = [dict(zip(heads, values, strict=True)) for heads in sets]
-    (after,) = gated_outputs(scored, prompt, [factors], num_heads)
+    (after,) = gated_outputs(scored, prompt, [factors], num_heads, progress, STAGE)
     outputs = gated_outputs(scored, prompt, changes, num_heads, progress, STAGE)
     heads = [[str(head) for head in drawn] for drawn in sets]
     if prompt.position is None:

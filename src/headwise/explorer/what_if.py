@@ -4,12 +4,13 @@ In: a ScoredModel, one or more texts, and a factor for each changed head. Out: a
 token probabilities, class probabilities or sentence similarities.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
@@ -22,6 +23,7 @@ from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
 from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
+from headwise.watching.sites import find_sites
 
 LONGEST = 512
 """Largest number of tokens read per text, so that a click takes effect at once."""
@@ -114,9 +116,13 @@ def gated_outputs(
     rows, length = prompt.inputs["input_ids"].shape
     size = max(1, BATCH_TOKENS // (rows * length))
     found: list[Tensor] = []
-    with in_evaluation(scored.model):
+
+    def report(*_: object) -> None:
+        progress(stage, len(found), len(changes))
+
+    with in_evaluation(scored.model), _before_layers(scored.model, report):
         for start in range(0, len(changes), size):
-            progress(stage, start, len(changes))
+            report()
             part = changes[start : start + size]
             inputs = {
                 name: value.repeat(len(part), *[1] * (value.dim() - 1))
@@ -126,6 +132,15 @@ def gated_outputs(
                 found += _outputs(scored, inputs, prompt.position, len(part))
     progress(stage, len(changes), len(changes))
     return found
+
+
+@contextmanager
+def _before_layers(model: nn.Module, report: Callable[..., None]) -> Iterator[None]:
+    """Call `report` before every attention layer inside the block, so that it can stop the work."""
+    with ExitStack() as hooks:
+        for module in {site.module: None for site in find_sites(model)}:
+            hooks.enter_context(module.register_forward_pre_hook(report))
+        yield
 
 
 def change_gates(

@@ -52,12 +52,7 @@ export function build(el) {
     parts.generate,
     parts.keep,
   );
-  const title = make(
-    "div",
-    { class: "wi-heading" },
-    make("p", { class: "wi-kicker" }, parts.count, " ", parts.names),
-    parts.headline,
-  );
+  const kicker = make("p", { class: "wi-kicker" }, parts.count, " ", parts.names);
   el.classList.add("wi", "hv-view");
   el.setAttribute("aria-labelledby", "whatif-title");
   const bar = make("div", { class: "wi-again", "aria-hidden": "true", hidden: true }, parts.again);
@@ -66,7 +61,7 @@ export function build(el) {
   }).observe(parts.headline);
   el.replaceChildren(
     bar,
-    make("div", { class: "wi-top" }, title, tools, parts.sub, parts.live),
+    make("div", { class: "wi-top" }, kicker, tools, parts.headline, parts.sub, parts.live),
     parts.editor,
     parts.drawn,
     parts.stage,
