@@ -38,12 +38,10 @@ class Picture:
     waits_for: str
 
 
-INDUCTION = {"head": "L17H5", "word": "13"}
 PICTURES = (
-    Picture("explore_minilm", "minilm", {}, 900, "#heads .hv-grid"),
-    Picture("explore_pair", "minilm", {"swap": OTHER_BUILTIN_TEXT}, 820, ".hv-rank h2"),
-    Picture("explore_smollm2", "smollm2", {"text": FERRY, **INDUCTION}, 1180, "#heads .hv-grid"),
-    Picture("explore_lesson", "minilm", {"panel": "lesson", "step": "scores"}, 900, "#lesson svg"),
+    Picture("explore_minilm", "minilm", {}, 945, "#heads .hv-grid"),
+    Picture("explore_pair", "minilm", {"swap": OTHER_BUILTIN_TEXT}, 850, ".hv-rank h2"),
+    Picture("explore_lesson", "minilm", {"panel": "lesson", "step": "scores"}, 900, "#lesson h2"),
 )
 PAGES = {"animal": ("minilm", BUILTIN_TEXT), "ferry": ("smollm2", FERRY)}
 """Models and texts of the saved pages; their frames choose the head and the word."""
