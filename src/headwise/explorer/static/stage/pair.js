@@ -15,6 +15,9 @@ import { fill } from "./sentences.js";
 /** Number of heads in the ranking, and of changes named beside each. */
 const RANKED = 12,
   NAMED = 2;
+const NONE = "In every head, less than 1% of its attention goes elsewhere.";
+const NONE_EARLIER =
+  "This model reads from left to right: only words from the swapped one on change.";
 /** Smallest change, in points, that is told. */
 const TOLD = 3;
 
@@ -126,7 +129,7 @@ export function rankHeads(heads, one, other, aligned, at, partner) {
  * @property {Ranked[]} ranked @property {Word} source @property {number} count  all heads
  * @property {string[]} chosen @property {Record<string, RoleFacts>} facts
  * @property {(head: string) => string | null} role @property {(head: string) => string} colour
- * @property {"light" | "dark"} theme
+ * @property {"light" | "dark"} theme @property {boolean} isCausal
  */
 
 export class Ranking {
@@ -135,13 +138,14 @@ export class Ranking {
     this.choose = choose;
     this.title = make("h2", {});
     this.list = make("ol", { class: "hv-ranking" });
-    el.append(this.title, this.list);
+    this.none = make("p", { class: "hv-quiet", hidden: true });
+    el.append(this.title, this.none, this.list);
     this.shown = "";
   }
 
   /** @param {RankingPicture} picture */
   show(picture) {
-    const { ranked, source, count, chosen, facts, theme } = picture;
+    const { ranked, source, count, chosen, facts, theme, isCausal } = picture;
     const key = JSON.stringify([ranked.slice(0, RANKED), source, chosen, theme]);
     if (key === this.shown) return;
     this.shown = key;
@@ -151,7 +155,14 @@ export class Ranking {
     grey.textContent = `share of attention that goes elsewhere; ${shown} of ${count} heads`;
     fill(this.title, ["Where the swap moves ", { ...source, colour: "" }, " most "]);
     this.title.append(grey);
-    const top = Math.max(0.01, ranked[0]?.share ?? 0) * 1.1;
+    const largest = ranked[0]?.share ?? 0;
+    this.none.hidden = rounded(largest) > 0;
+    this.list.hidden = !this.none.hidden;
+    if (!this.none.hidden) {
+      fill(this.title, ["The swap moves ", { ...source, colour: "" }, " in no head"]);
+      this.none.textContent = isCausal ? NONE_EARLIER : NONE;
+    }
+    const top = Math.max(0.01, largest) * 1.1;
     const items = ranked.slice(0, RANKED).map(({ head, share, words }) => {
       const role = picture.role(head);
       const bar = make("span", { class: "hv-moved", "aria-hidden": "true" }, make("span", {}));

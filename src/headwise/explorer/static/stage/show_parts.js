@@ -85,6 +85,7 @@ function showRanking(parts, frame, isPair) {
       colour: inkOf(host, shownRole(host, heads[0])),
     },
     count: all.length,
+    isCausal: data.text.rests_on_first,
     chosen: frame.chosen,
     facts: host.about.roles,
     role: leadOf,
