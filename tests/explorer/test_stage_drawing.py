@@ -132,6 +132,38 @@ def test_nothing_moves_when_a_word_is_hovered(chrome: Browser, address: str) -> 
         assert page.evaluate(where) == before
 
 
+def test_a_pointer_at_rest_hovers_nothing(chrome: Browser, address: str) -> None:
+    with stage(chrome, address, reduced_motion="reduce") as page:
+        page.evaluate("document.querySelector('#stage').style.paddingTop = '400px'")
+        place = page.locator("button[data-word='6'] .hw-pill").bounding_box()
+        assert place
+        page.mouse.move(place["x"] + 20, place["y"] - 380)
+        page.evaluate("document.querySelector('#stage').style.paddingTop = '20px'")
+        page.wait_for_timeout(400)
+        assert page.evaluate("window.events") == []
+        page.mouse.move(place["x"] + 22, place["y"] - 380)
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.events") == [["hover", 6]]
+
+
+def test_both_sentences_of_a_pair_follow_the_pointer_or_neither(
+    chrome: Browser, address: str
+) -> None:
+    pair = """(() => {
+        const { words, heads } = window.shown;
+        const aligned = words.flatMap((_, at) => at === 4 ? [[4, null], [null, 4]] : [[at, at]]);
+        window.shown = { ...window.shown, pair: { words, heads, aligned, word: 8 } };
+        window.draw();
+    })()"""
+    chosen = "[...document.querySelectorAll('.hw-chosen')].map((e) => e.parentElement.dataset.word)"
+    with stage(chrome, address, reduced_motion="reduce") as page:
+        page.evaluate(pair)
+        for side, word, expected in ((0, 2, "2"), (1, 5, "5"), (0, 4, "8"), (1, 4, "8")):
+            page.hover(f"button[data-side='{side}'][data-word='{word}']")
+            page.wait_for_timeout(300)
+            assert page.evaluate(chosen) == [expected] * 2
+
+
 def test_a_hover_is_drawn_within_50_ms(chrome: Browser, address: str) -> None:
     times = """Array.from({ length: 24 }, (_, at) => {
         const start = performance.now(); window.state.hovered = at % 13; window.draw();

@@ -14,7 +14,8 @@ export const WRITTEN = 20;
 export const LABEL = { size: 24, weight: 650 };
 /** Where along the arc a share may stand, best first. */
 const PLACES = [0.5, 0.56, 0.44, 0.62, 0.38, 0.68];
-/** Further places for the headline's share, which must stand somewhere. */
+/** Further places for the headline's share: so far above its arc, and along the arc. */
+const RAISES = [0, 14, 28];
 const FURTHER = [0.32, 0.74, 0.26, 0.79];
 /** Height of the digits, and free space around them. */
 const TALL = 19;
@@ -75,19 +76,29 @@ function touches(box, lane) {
   return false;
 }
 
+/** Whether an arc is beside its words. @param {Curve} curve */
+const isBeside = ({ axis, landing }) => axis === "y" && landing.x !== 0;
+
 /**
- * A label's place outside the apex of an arc that is too narrow to carry it; null if it is not.
+ * Whether an arc is too narrow to carry its label.
  * @param {Lane} lane
- * @returns {Spot | null}
  */
-function outside({ curve, width, thickness }) {
-  const { start, tip, axis, landing } = curve;
-  const isSide = axis === "y" && landing.x !== 0;
-  if (axis === "y" && !isSide) return null;
-  const across = Math.abs(tip[axis] - start[axis]);
-  if (across >= NARROW * (isSide ? TALL : width)) return null;
+function isNarrow({ curve, width }) {
+  const { start, tip, axis } = curve;
+  return Math.abs(tip[axis] - start[axis]) < NARROW * (isBeside(curve) ? TALL : width);
+}
+
+/**
+ * A label's place outside the apex of an arc.
+ * @param {Lane} lane
+ * @param {number} raise more distance from the arc
+ * @returns {Spot}
+ */
+function outside({ curve, width, thickness }, raise) {
+  const { landing } = curve;
+  const isSide = isBeside(curve);
   const { x, y } = pointAt(curve, 0.5);
-  const away = (thickness ?? 0) / 2 + OUTSIDE;
+  const away = (thickness ?? 0) / 2 + OUTSIDE + raise;
   return {
     x: isSide ? x - landing.x * (away + width / 2) : x,
     y: isSide ? y : y - landing.y * (away + TALL / 2),
@@ -103,9 +114,8 @@ function outside({ curve, width, thickness }) {
  */
 function candidates(lane) {
   const { curve, width, arrowWidth } = lane;
-  const narrow = outside(lane);
   const onArc = PLACES.map((t) => ({ ...pointAt(curve, t), w: width, onArc: true }));
-  const spots = narrow ? [narrow] : onArc;
+  const spots = isNarrow(lane) ? [outside(lane, 0)] : onArc;
   const { start, tip, axis, landing } = curve;
   if (axis === "x") {
     const side = tip.x < start.x ? -1 : 1;
@@ -147,7 +157,10 @@ export function placeLabels(lanes, words, width) {
   const first = lanes.find(({ text }) => text);
   if (!first) return lanes.map(() => null);
   const ribbons = lanes.filter(({ isResting }) => !isResting);
-  const more = FURTHER.map((t) => ({ ...pointAt(first.curve, t), w: first.width, onArc: true }));
+  const more = [
+    ...RAISES.map((raise) => outside(first, raise)),
+    ...FURTHER.map((t) => ({ ...pointAt(first.curve, t), w: first.width, onArc: true })),
+  ];
   const spot = freeSpot(first, lanes, words, width, more) ??
     freeSpot(first, ribbons, words, width) ??
     freeSpot(first, [], words, width) ?? {

@@ -106,3 +106,15 @@ export const hiddenOf = (picture, words) =>
  * @param {Picture} picture
  */
 export const isOverlay = (picture) => picture.heads.length > 1;
+
+/**
+ * The picture with the same word chosen in both sentences of a pair.
+ * @param {Picture} picture
+ * @returns {Picture}
+ */
+export function inStep(picture) {
+  const { pair, word } = picture;
+  const partner = pair?.aligned.find(([first]) => first === word)?.[1] ?? null;
+  if (!pair || word === null || partner === null) return picture;
+  return { ...picture, pair: { ...pair, word: partner } };
+}

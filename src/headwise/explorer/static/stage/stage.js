@@ -11,10 +11,10 @@ import { Drawing } from "./drawing.js";
 import { layOut } from "./layout.js";
 import { browserMeasure } from "./measure.js";
 import { wordLabel } from "./picture_notes.js";
-import { sidesOf } from "./picture.js";
+import { inStep, sidesOf } from "./picture.js";
 import { makeScene } from "./scene.js";
 import { TextWindow } from "./window.js";
-import { REST, WordLayer } from "./word_layer.js";
+import { REST, WordLayer, hasMoved, isElsewhere } from "./word_layer.js";
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
@@ -58,8 +58,8 @@ export class Stage {
     this.shownLock = null;
     this.labelTimer = 0;
     this.hoverTimer = 0;
-    /** @type {number | null} */
-    this.hovered = null;
+    /** @type {number | null} The word that counts as hovered, and the one the pointer is on. */
+    this.hovered = this.pointed = null;
     this.drawing = new Drawing();
     this.words = make("div", { class: "hw-words" });
     const content = make("div", { class: "hw-content" }, this.drawing.element, this.words);
@@ -87,8 +87,9 @@ export class Stage {
     if (before && !isSameText(before.words, picture.words)) {
       this.drawing.forget();
       this.place.scrollTop = 0;
+      this.hovered = null;
     }
-    this.picture = picture;
+    this.picture = inStep(picture);
     this.#draw(true, Boolean(before && !before.pair && picture.pair));
     clearTimeout(this.labelTimer);
     this.labelTimer = window.setTimeout(() => this.#label(), LABEL_AFTER);
@@ -159,6 +160,8 @@ export class Stage {
     const key = JSON.stringify([request, width]);
     if (key === this.layoutKey) return false;
     this.layoutKey = key;
+    clearTimeout(this.hoverTimer);
+    this.pointed = this.hovered;
     const layout = layOut(request, browserMeasure(), width);
     this.layout = layout;
     this.window.fit(layout, words.length);
@@ -203,13 +206,24 @@ export class Stage {
     return couple?.[0] ?? null;
   }
 
+  /**
+   * The word that hovering shows: in a pair, one that both sentences have.
+   * @param {EventTarget | null} target
+   * @returns {number | null}
+   */
+  #hoverAt(target) {
+    const at = this.#wordAt(target);
+    const couple = this.picture?.pair?.aligned.find(([first]) => first === at);
+    return this.picture?.pair && (couple?.[1] ?? null) === null ? null : at;
+  }
+
   #listen() {
     const { words } = this;
-    words.addEventListener("pointerover", (event) => {
-      if (event.pointerType !== "touch") this.#rest(this.#wordAt(event.target));
+    words.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch" && hasMoved(event)) this.#rest(this.#hoverAt(event.target));
     });
     words.addEventListener("pointerleave", (event) => {
-      if (event.pointerType !== "touch") this.#rest(null);
+      if (event.pointerType !== "touch" && isElsewhere(event)) this.#rest(null);
     });
     words.addEventListener("click", (event) => {
       const word = this.#wordAt(event.target);
@@ -229,6 +243,8 @@ export class Stage {
    * @param {number | null} word
    */
   #rest(word) {
+    if (word === this.pointed) return;
+    this.pointed = word;
     clearTimeout(this.hoverTimer);
     if (word === this.hovered) return;
     this.hoverTimer = window.setTimeout(() => {
