@@ -36,7 +36,11 @@ export class Arrows {
     this.scale = this.fitted(0);
   }
 
-  /** Where each arrow begins and ends in a view; the last is the sum. @param {number} view @returns {Arrow[]} */
+  /**
+   * Where each arrow begins and ends in a view; the last is the sum.
+   * @param {number} view
+   * @returns {Arrow[]}
+   */
   positions(view) {
     const parts = this.f.parts;
     if (view < 2) {
@@ -153,7 +157,11 @@ export class Arrows {
     this.tell();
   }
 
-  /** Where the label of an arrow stands: beyond its tip, or above its middle if they are in a row. @param {number[]} from @param {number[]} to */
+  /**
+   * Where the label of an arrow stands: beyond its tip, or above its middle if they are in a row.
+   * @param {number[]} from
+   * @param {number[]} to
+   */
   labelSpot(from, to) {
     const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
     const length = Math.hypot(dx, dy) || 1;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The sentence in pieces, with rows of marks above and below each piece. Where the pieces do not fit
+ * The sentence in pieces, with rows of marks above and below each piece. If the pieces do not fit
  * side by side, the figure turns: one piece per line, rows become columns.
  */
 

@@ -1,7 +1,8 @@
 // @ts-check
 /** The lesson: seven steps around one sentence, and an exercise by hand. */
 
-/** @import {AnswerVerdict, LessonAnswer, ModelAnswer, Place, ProgressAnswer, StepAnswer} from "../types.js" */
+/** @import {AnswerVerdict, LessonAnswer, ModelAnswer} from "../types.js" */
+/** @import {Place, ProgressAnswer, StepAnswer} from "../types.js" */
 /** @import {Page} from "../page.js" */
 /** @import {Figure, Lesson} from "./parts.js" */
 /** @import {Tried} from "./question.js" */
@@ -265,7 +266,12 @@ export class LessonPanel {
     }
   }
 
-  /** Show a verdict, and what follows the solution. @param {StepAnswer} step @param {Tried} tried @param {boolean} moves */
+  /**
+   * Show a verdict, and what follows the solution.
+   * @param {StepAnswer} step
+   * @param {Tried} tried
+   * @param {boolean} moves
+   */
   judge(step, tried, moves) {
     this.question?.show(tried);
     const { steps } = /** @type {LessonAnswer} */ (this.answer);

@@ -39,7 +39,11 @@ export class Outline {
     this.steps = [];
   }
 
-  /** A link to a step, which opens in another tab as usual. @param {string} name @param {...(Node | string)} content */
+  /**
+   * A link to a step, which opens in another tab as usual.
+   * @param {string} name
+   * @param {...(Node | string)} content
+   */
   link(name, ...content) {
     const { hash } = location;
     const values = new URLSearchParams(hash.slice(1));

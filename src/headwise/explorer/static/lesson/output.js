@@ -96,11 +96,13 @@ export function output(f, lesson) {
   function tell() {
     const { head, columns, touched, share } = f.heads[chosen];
     const bias = f.has_bias ? " and the bias" : "";
+    const whole = (/** @type {number} */ value) => value.toLocaleString("en");
     said.textContent = isAfter
-      ? `${head.name} has a part in ${touched.toLocaleString("en")} of ${f.d_model.toLocaleString("en")} numbers ` +
-        `and adds ${percent(share)}. All heads${bias} make up the output; largest difference ${number(f.difference)}.`
-      : `${head.name} fills numbers ${(columns[0] + 1).toLocaleString("en")} to ` +
-        `${columns[1].toLocaleString("en")}; no other head does.`;
+      ? `${head.name} has a part in ${whole(touched)} of ${whole(f.d_model)} numbers and adds ` +
+        `${percent(share)}. All heads${bias} make up the output; largest difference ` +
+        `${number(f.difference)}.`
+      : `${head.name} fills numbers ${whole(columns[0] + 1)} to ${whole(columns[1])}; ` +
+        "no other head does.";
   }
 
   draw();

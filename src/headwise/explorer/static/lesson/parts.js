@@ -26,7 +26,11 @@ import { isStill } from "../stage/motion.js";
  * @property {() => void} [destroy]
  */
 
-/** A number with `digits` decimals and a minus as wide as a digit. @param {number} value @param {number} [digits] */
+/**
+ * A number with `digits` decimals and a minus as wide as a digit.
+ * @param {number} value
+ * @param {number} [digits]
+ */
 export const signed = (value, digits = 2) =>
   value
     .toFixed(digits)
@@ -130,7 +134,13 @@ export const largest = (...rows) => Math.max(1e-9, ...rows.flat().map(Math.abs))
 export const pause = (milliseconds) =>
   isStill() ? Promise.resolve() : new Promise((resolve) => void setTimeout(resolve, milliseconds));
 
-/** Set custom properties of an element. @template {HTMLElement | SVGElement} Kind @param {Kind} el @param {Record<string, string | number>} values @returns {Kind} */
+/**
+ * Set custom properties of an element.
+ * @template {HTMLElement | SVGElement} Kind
+ * @param {Kind} el
+ * @param {Record<string, string | number>} values
+ * @returns {Kind}
+ */
 export function vars(el, values) {
   for (const [name, value] of Object.entries(values))
     el.style.setProperty(`--${name}`, String(value));

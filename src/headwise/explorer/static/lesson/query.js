@@ -1,5 +1,7 @@
 // @ts-check
-/** The query as a pill on a rail of keys: it can be dragged, and says how each score comes about. */
+/**
+ * The query as a pill on a rail of keys: it can be dragged, and says how each score comes about.
+ */
 
 /** @import {ScoresFigure} from "../types.js" */
 

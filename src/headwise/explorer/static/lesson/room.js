@@ -1,5 +1,8 @@
 // @ts-check
-/** Drawings that fill the width they have, in units of a sixteenth of a rem, so that text keeps its size. */
+/**
+ * Drawings that fill the width they have, in units of a sixteenth of a rem, so that text keeps its
+ * size.
+ */
 
 import { svg } from "../stage/dom.js";
 

@@ -1,7 +1,9 @@
 // @ts-check
-/** Sentences of the lesson: new terms stand out, and names light up what they name in the figure. */
+/**
+ * Sentences of the lesson: new terms stand out, and names light up what they name in the figure.
+ */
 
-/** @import {Run} from "../types.js" */
+/** @import {ProseRun} from "../types.js" */
 
 import { make } from "../stage/dom.js";
 
@@ -9,7 +11,7 @@ import { make } from "../stage/dom.js";
 
 /**
  * A sentence's runs as nodes. Names that light up are buttons, so that keys reach them.
- * @param {Run[]} runs @param {Light} [light] without it names are plain
+ * @param {ProseRun[]} runs @param {Light} [light] without it names are plain
  * @returns {(Node | string)[]}
  */
 export function nodes(runs, light) {
@@ -28,7 +30,7 @@ export function nodes(runs, light) {
   return all;
 }
 
-/** @param {Run} run @param {Light} [light] @returns {Node | string} */
+/** @param {ProseRun} run @param {Light} [light] @returns {Node | string} */
 function node({ text, kind, target }, light) {
   if (kind === "text") return text;
   if (kind === "term") return make("strong", {}, text);
@@ -51,10 +53,10 @@ function node({ text, kind, target }, light) {
   return button;
 }
 
-/** A paragraph of runs. @param {Run[]} runs @param {Light} [light] */
+/** A paragraph of runs. @param {ProseRun[]} runs @param {Light} [light] */
 export const paragraph = (runs, light) => make("p", {}, ...nodes(runs, light));
 
-/** The text of some runs. @param {Run[]} runs */
+/** The text of some runs. @param {ProseRun[]} runs */
 export const plain = (runs) => runs.map(({ text }) => text).join("");
 
 /**

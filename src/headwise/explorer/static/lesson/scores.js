@@ -1,5 +1,7 @@
 // @ts-check
-/** Step 3: the query travels along the keys; scores, powers of e, and shares. Bars can be dragged. */
+/**
+ * Step 3: the query travels along the keys; scores, powers of e, and shares. Bars can be dragged.
+ */
 
 /** @import {ScoresFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
@@ -12,12 +14,11 @@ import { Columns } from "./columns.js";
 import { look, pause, power, signed, vars, visible } from "./parts.js";
 import { Query } from "./query.js";
 import { logitsOf, softmax, totalOf } from "./softmax.js";
+import { temperature } from "./temperature.js";
 
 const TENTHS = 10;
 /** Milliseconds per key of the query's way, and for each of the two rows below. */
 const TIMES = { key: 220, row: 400 };
-/** Temperatures of the slider's two ends are this power of two, and one over it. */
-const HOTTEST = 2;
 
 class Scores {
   /** @param {ScoresFigure} f @param {Lesson} lesson */
@@ -43,11 +44,19 @@ class Scores {
       isDown: this.columns.isDown,
     }));
     this.sum = make("span", { class: "lesson-quiet" });
-    this.warmth = make("output", { for: "lesson-temperature" }, "1.0");
-    this.reset = make("button", { type: "button", disabled: true }, "Reset");
     this.columns = this.makeColumns();
-    this.tools = this.makeTools();
-    this.el = make("div", { class: "lesson-scores" }, this.query.said, this.columns.el, this.tools);
+    this.tools = temperature((value) => {
+      if (value === null) this.scores = [...f.scores];
+      this.temperature = value ?? 1;
+      this.draw();
+    });
+    this.el = make(
+      "div",
+      { class: "lesson-scores" },
+      this.query.said,
+      this.columns.el,
+      this.tools.el,
+    );
     this.draw();
   }
 
@@ -109,44 +118,18 @@ class Scores {
     return cell;
   }
 
-  /** Temperature and a button that puts everything back. */
-  makeTools() {
-    const range = make("input", {
-      type: "range",
-      min: -HOTTEST,
-      max: HOTTEST,
-      step: 0.1,
-      value: 0,
-      id: "lesson-temperature",
-    });
-    range.addEventListener("input", () => {
-      this.temperature = 2 ** Number(range.value);
-      this.draw();
-    });
-    this.reset.addEventListener("click", () => {
-      this.scores = [...this.f.scores];
-      this.temperature = 1;
-      range.value = "0";
-      this.draw();
-    });
-    const label = make("label", { for: "lesson-temperature" }, "Temperature");
-    return make(
-      "div",
-      { class: "lesson-tools", hidden: true },
-      label,
-      range,
-      this.warmth,
-      this.reset,
-    );
-  }
-
   /** Whether a piece is a resting place. @param {number} at */
   isRest(at) {
     const { pieces, rests_on_first } = this.f.place;
     return pieces[at].kind === "special" || (rests_on_first && at === 0);
   }
 
-  /** Drag to the nearest tenth. @param {number} at @param {PointerEvent} event @param {HTMLElement} cell */
+  /**
+   * Drag to the nearest tenth.
+   * @param {number} at
+   * @param {PointerEvent} event
+   * @param {HTMLElement} cell
+   */
   drag(at, event, cell) {
     const box = cell.getBoundingClientRect();
     const part = this.columns.isDown
@@ -221,9 +204,8 @@ class Scores {
     const total = totalOf(logits, f.sink);
     this.sum.textContent =
       f.sink === null ? `together ${power(total)}` : `together ${power(total)}, with the sink`;
-    this.warmth.textContent = this.temperature.toFixed(1);
-    this.reset.disabled =
-      this.temperature === 1 && this.scores.every((score, at) => score === f.scores[at]);
+    const isUsual = this.scores.every((score, at) => score === f.scores[at]);
+    this.tools.show(this.temperature, isUsual);
     this.query.place();
     this.query.tell();
   }
@@ -276,7 +258,7 @@ class Scores {
   open() {
     this.isOpen = true;
     this.met = this.words.length;
-    this.tools.hidden = false;
+    this.tools.el.hidden = false;
     this.draw();
   }
 }

@@ -4,7 +4,9 @@
 import { make } from "../stage/dom.js";
 
 export class SentenceForm {
-  /** @param {(text: string) => Promise<unknown>} read rejects with the reason if it cannot be read */
+  /**
+   * @param {(text: string) => Promise<unknown>} read rejects with the reason if it cannot be read
+   */
   constructor(read) {
     this.read = read;
     this.button = make("button", { type: "button", class: "lesson-change" }, "Change sentence");

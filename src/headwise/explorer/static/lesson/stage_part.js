@@ -1,5 +1,7 @@
 // @ts-check
-/** The stage inside a step of the lesson: whole words, arcs from the followed word, and the notes. */
+/**
+ * The stage inside a step of the lesson: whole words, arcs from the followed word, and the notes.
+ */
 
 /** @import {LessonHead, Place, StageWord} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */

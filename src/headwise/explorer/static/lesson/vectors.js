@@ -1,5 +1,7 @@
 // @ts-check
-/** Step 2: query, key and value of every piece as small bars, and one dot product number by number. */
+/**
+ * Step 2: query, key and value of every piece as small bars, and one dot product number by number.
+ */
 
 /** @import {MatchFigure, VectorsFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */

@@ -1,5 +1,7 @@
 // @ts-check
-/** Step 1: one head's links, the same with a word swapped, and several heads beside their average. */
+/**
+ * Step 1: one head's links, the same with a word swapped, and several heads beside their average.
+ */
 
 /** @import {LessonHead, RowFigure, StageWord, SwapFigure, WhyManyFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
