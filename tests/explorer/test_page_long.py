@@ -91,7 +91,7 @@ def test_a_long_text_fits_the_phone(chrome: Browser, site: str) -> None:
         assert faults(page) == []
 
 
-def test_a_cut_text_is_told(chrome: Browser, site: str) -> None:
+def test_the_page_says_what_was_left_out_of_a_long_text(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#text={quote(SENTENCE * 40)}") as page:
         expect(page.locator("#status")).to_contain_text(
             re.compile("The model takes at most 512 tokens: the last [0-9]+ tokens were left out")

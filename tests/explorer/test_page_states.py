@@ -113,7 +113,7 @@ def test_a_text_that_cannot_be_read_keeps_the_last_picture(quiet: Page) -> None:
     assert quiet.locator('[data-side="0"]').all_inner_texts()[: len(WORDS.split())] == WORDS.split()
 
 
-def test_a_text_of_the_address_that_cannot_be_read_is_told_beside_the_sample(
+def test_the_page_says_beside_the_sample_why_an_address_was_not_read(
     chrome: Browser, tiny: str
 ) -> None:
     page = chrome.new_page()

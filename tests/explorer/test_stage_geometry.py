@@ -345,7 +345,7 @@ def test_an_overlay_draws_no_resting_links_and_marks_the_second_head_of_a_role()
     assert [(note["text"], note["mark"]) for note in found["notes"]] == [("C", ""), ("C", "2")]
 
 
-def test_without_a_word_every_strong_link_is_thin_and_there_is_no_row() -> None:
+def test_without_a_word_every_strong_link_is_thin_and_the_row_is_empty() -> None:
     found = scene(TEXT, [random_head(14, 4)], word=None)["scene"]
     assert found["cells"] == []
     assert {arc["kind"] for arc in found["arcs"]} == {"plain"}
