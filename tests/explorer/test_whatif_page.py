@@ -343,7 +343,7 @@ def test_sentences_to_compare_are_edited_added_and_removed(chrome: Browser, site
         expect(fields).to_have_count(3)
         fields.nth(1).fill("The animal was too tired to cross the street.")
         fields.nth(1).press("Enter")
-        expect(page.locator(".wi-headline")).to_have_text("Sentences 1 and 2 are most alike")
+        expect(page.locator(".wi-sub")).to_contain_text("sentences 1 and 2 are most alike")
         until(page, "document.querySelector('.wi-number').textContent > '0.7'")
         page.get_by_label("Remove sentence 3").click()
         expect(page.locator(".wi-bars li")).to_have_count(1)
@@ -368,7 +368,7 @@ def test_masked_and_other_models_predict_without_a_box(chrome: Browser) -> None:
         page_at(chrome, f"{base}#panel=whatif&text={WORDS}&off=L0H1") as page,
     ):
         outcome(page, 1)
-        expect(page.locator(".wi-headline")).to_contain_text("The masked word")
+        expect(page.locator(".wi-bars").locator("xpath=..")).to_contain_text("Masked word")
         expect(page.locator("#whatif")).to_contain_text("at the last word, 'w31', masked")
         expect(page.locator("#whatif button:text-is('Generate')")).to_be_hidden()
 
@@ -399,3 +399,53 @@ def test_the_panel_is_accessible_and_fits(
             settle(page)
             assert faults(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_the_headline_stays_in_sight_and_the_grid_in_place(chrome: Browser, causal: str) -> None:
+    with page_at(chrome, causal, size=PHONE) as page:
+        outcome(page, 0)
+        cell = page.locator(".wi-grid [data-head=L1H2]")
+        page.locator(".wi-saved").scroll_into_view_if_needed()
+        again = page.locator(".wi-again")
+        expect(again).to_have_text(INVITATION)
+        at = page.evaluate("scrollY")
+        cell.click()
+        outcome(page, 1)
+        settle(page)
+        assert abs(page.evaluate("scrollY") - at) < 60
+        expect(again).to_be_in_viewport()
+        expect(again).to_have_text(page.locator(".wi-headline").inner_text())
+        page.evaluate("scrollTo(0, 0)")
+        expect(again).to_be_hidden()
+    with page_at(chrome, causal) as page:
+        outcome(page, 0)
+        cell = page.locator(".wi-grid [data-head=L1H2]")
+        before = cell.bounding_box()
+        cell.click()
+        outcome(page, 1)
+        settle(page)
+        assert cell.bounding_box() == before
+
+
+def test_random_draws_end_with_the_next_action_and_begin_again(
+    chrome: Browser, causal: str
+) -> None:
+    with page_at(chrome, causal) as page:
+        outcome(page, 0)
+        ended: list[str] = []
+        page.on("requestfailed", lambda request: ended.append(request.url))
+        page.route("**/api/whatif/random", lambda route: None)  # never answers
+        with page.expect_request("**/api/whatif/random"):
+            head(page, "L1H2")
+        with page.expect_request("**/api/whatif/random"):
+            page.locator(".wi-stage [data-word='2']").first.click()
+        assert len(ended) == 1
+        page.click("nav [data-panel=heads]")
+        page.wait_for_selector("#heads:not([hidden])")
+        until(page, "document.querySelector('#whatif').hidden")
+        page.wait_for_timeout(500)
+        assert len(ended) == 2
+        page.unroute("**/api/whatif/random")
+        page.click("nav [data-panel=whatif]")
+        outcome(page, 1)
+        expect(page.locator(".wi-sub")).to_contain_text("picked at random")
