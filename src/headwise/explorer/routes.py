@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -94,7 +94,7 @@ class Explorer:
                 HeadwiseError: lambda _, error: error_response(422, str(error)),
                 HTTPException: _http_error,
                 TextNotCached: lambda _, error: error_response(410, str(error)),
-                StopWork: lambda *_: error_response(499, "the client has disconnected"),
+                **dict.fromkeys((StopWork, ClientDisconnect), _gone),
                 TooLarge: lambda *_: error_response(413, "the request's body is too large"),
                 Exception: lambda *_: error_response(
                     500, "something went wrong in headwise itself"
@@ -388,6 +388,10 @@ def _bytes(shape: Iterable[int], content: bytes) -> Response:
 
 def _json(answer: object) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _gone(_: Request, __: Exception) -> Response:
+    return error_response(499, "the client has disconnected")
 
 
 def _http_error(_: Request, error: Exception) -> Response:
