@@ -132,6 +132,19 @@ def test_nothing_moves_when_a_word_is_hovered(chrome: Browser, address: str) -> 
         assert page.evaluate(where) == before
 
 
+def test_the_line_stays_when_the_next_word_changes(chrome: Browser, address: str) -> None:
+    show = """(text, before) => {
+        window.shown = { ...window.shown, next: { text, before } };
+        window.draw();
+        return document.querySelector("button[data-word='8']").getBoundingClientRect().x;
+    }"""
+    with stage(chrome, address, reduced_motion="reduce") as page:
+        first = page.evaluate(f"({show})('incredibly', null)")
+        for text, before in (("cold", "incredibly"), ("incredibly", None), ("a", "incredibly")):
+            place = page.evaluate("([t, b]) => (" + show + ")(t, b)", [text, before])
+            assert place == first
+
+
 def test_a_pointer_at_rest_hovers_nothing(chrome: Browser, address: str) -> None:
     with stage(chrome, address, reduced_motion="reduce") as page:
         page.evaluate("document.querySelector('#stage').style.paddingTop = '400px'")

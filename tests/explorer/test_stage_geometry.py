@@ -314,6 +314,40 @@ def test_a_head_without_a_role_writes_words_and_shares_in_ink() -> None:
     assert one["words"][0][3]["colour"] == "#161a21"
 
 
+def test_the_pill_of_a_mark_covers_no_letter_of_the_word_before() -> None:
+    body = """
+        const shown = picture(data, [{ shares: {} }]);
+        return layOut(request(shown), measure, 1344).decks[0].rows.map((box) => pillOf(box, false));
+    """
+    for text in (TEXT, LONG):
+        pills = run({"layout": "layOut", "draw": "pillOf"}, body, text)
+        for one, two in pairwise(pills):
+            assert one["y"] != two["y"] or one["x"] + one["w"] <= two["x"] + 1e-6
+
+
+def test_a_first_key_that_is_left_out_has_no_number() -> None:
+    body = """
+        const row = [0, 0.7, 0.3, 0];
+        const shown = picture("a b c d", [{ shares: [data, row, row, row] }], { word: 2 });
+        const layout = layOut(request(shown), measure, 1344);
+        return makeScene(shown, layout, measure).cells.map(({ text }) => text);
+    """
+    assert run(SCENE, body, [0, 0, 0, 0]) == ["", "70%", "30%", "<1"]
+    assert run(SCENE, body, [1, 0, 0, 0]) == ["<1", "70%", "30%", "<1"]
+
+
+def test_rows_of_heads_that_are_not_shown_keep_their_room() -> None:
+    body = """
+        const shown = picture(data, [{ shares: { 8: Array(14).fill(1 / 14) } }], { word: 8 });
+        const wide = layOut({ ...request(shown), heads: 3 }, measure, 1344);
+        return [makeScene(shown, wide, measure).cells.length, wide.height];
+    """
+    count, height = run(SCENE, body, TEXT)
+    assert count == 14
+    three = scene(TEXT, [random_head(14, seed) for seed in range(3)], word=8)["layout"]["height"]
+    assert height == three
+
+
 def test_shares_of_twenty_percent_or_more_are_written_on_arcs() -> None:
     row = [0.3, 0.1, 0.0, 0.0, 0.195, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.055]
     found = scene(TEXT, [{"shares": {8: row}}], word=8)["scene"]

@@ -49,6 +49,15 @@ function isUnseen({ restsOnFirst, isLookedAt }, at, column, share) {
 }
 
 /**
+ * Whether the first key has been left out: its share is then set to 0 for every word.
+ * @param {PictureHead | undefined} head
+ * @param {number} column
+ * @param {number} share
+ */
+const isDropped = (head, column, share) =>
+  column === 0 && share === 0 && (head?.row(0)?.[0] ?? 0) === 0;
+
+/**
  * Colour of a column's cells at full share.
  * @param {Picture} picture
  * @param {Side} side
@@ -86,15 +95,17 @@ export function deckCells(picture, side, deck, layout, measure) {
   const size = layout.shape === "wrapped" ? 12 : 13;
   const least = layout.shape === "wrapped" ? 1 : 0;
   return deck.cells.flatMap((row, slot) => {
-    const head = side.heads[slot];
+    const head = /** @type {PictureHead | undefined} */ (side.heads[slot]);
     const shares = head?.row(at) ?? null;
+    if (!head) return [];
     return row.flatMap((rect, column) => {
       if (!rect || isOut(rect, layout)) return [];
       const share = shares ? shares[column] : 0;
       const fill = mix(theme, columnColour(picture, side, head, column), share);
       const isBold = rounded(share) >= DRAWN;
       const isQuiet = !shares || rounded(share) < least || isUnseen(picture, at, column, share);
-      const text = isQuiet ? "" : percent(share);
+      const isNothing = isQuiet || (!picture.isLookedAt && isDropped(head, column, share));
+      const text = isNothing ? "" : percent(share);
       const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
       const key = `${side.index} ${slot} ${column}`;
       const look = { key, fill, ink: ink(fill, theme, share), isBold, size };
@@ -114,7 +125,8 @@ export function deckCells(picture, side, deck, layout, measure) {
 export function deckLetters(picture, side, deck, layout) {
   if (!isOverlay(picture) || side.word === null) return [];
   return deck.cells.flatMap((row, slot) => {
-    const head = side.heads[slot];
+    const head = /** @type {PictureHead | undefined} */ (side.heads[slot]);
+    if (!head) return [];
     /** @type {Map<number, Rect>} */
     const lines = new Map();
     for (const cell of row) if (cell && !isOut(cell, layout)) lines.set(cell.y, cell);

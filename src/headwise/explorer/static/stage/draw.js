@@ -211,7 +211,9 @@ export function pillOf(box, isChip) {
   if (isChip) return { x: box.x, y: box.y + (box.h - CHIP) / 2, w: box.w, h: CHIP };
   const { lower } = PILL;
   const beyond = box.isRoomy ? 0 : Math.min(PILL.beyond, PILL.part * box.h);
-  return { x: box.x - beyond, y: box.y + lower, w: box.w + 2 * beyond, h: box.h - 2 * lower };
+  const { left, right } = box.room ?? { left: beyond, right: beyond };
+  const [before, after] = [Math.min(beyond, left), Math.min(beyond, right)];
+  return { x: box.x - before, y: box.y + lower, w: box.w + before + after, h: box.h - 2 * lower };
 }
 
 /**

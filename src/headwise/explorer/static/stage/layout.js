@@ -21,6 +21,7 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {number} w
  * @property {number} h
  * @property {boolean} [isRoomy] whether the box has room for an outline of the word
+ * @property {{left: number, right: number}} [room] half the gaps to the neighbours of its line
  */
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Rect */
@@ -58,7 +59,8 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {number} heads number of rows of cells
  * @property {boolean} hidesSpecial
  * @property {{words: StageWord[], aligned: (number | null)[][]} | null} pair
- * @property {{text: string, before: string | null} | null} next
+ * @property {{text: string, before: string | null, widest?: string} | null} next `widest`: a word
+ *   for which the box has room too
  * @property {"auto" | "vertical"} shape
  */
 
@@ -73,8 +75,28 @@ export function isRightToLeft(text) {
   );
 }
 
+/**
+ * Tell every word how far its pill may reach without covering a neighbour.
+ * @param {(Box | null)[]} boxes
+ */
+function giveRoom(boxes) {
+  const shown = boxes.filter((box) => box !== null);
+  shown.forEach((box, place) => {
+    const [before, after] = [shown[place - 1], shown[place + 1]];
+    const left = before?.line === box.line ? (box.x - before.x - before.w) / 2 : Infinity;
+    const right = after?.line === box.line ? (after.x - box.x - box.w) / 2 : Infinity;
+    box.room = { left: Math.max(0, left), right: Math.max(0, right) };
+  });
+}
+
 /** @template {Rect} T @param {T | null} box @param {number} width @returns {T | null} */
 const turned = (box, width) => box && { ...box, x: width - box.x - box.w };
+
+/** @param {Box | null} box @param {number} width @returns {Box | null} */
+function turnedWord(box, width) {
+  const { left, right } = box?.room ?? { left: Infinity, right: Infinity };
+  return box && { ...box, ...turned(box, width), room: { left: right, right: left } };
+}
 
 /**
  * The layout as a mirror shows it, for text that is read from right to left.
@@ -84,11 +106,12 @@ const turned = (box, width) => box && { ...box, x: width - box.x - box.w };
 export function mirrored(layout) {
   const { width } = layout;
   const decks = layout.decks.map((deck) => {
-    const rows = deck.rows.map((box) => turned(box, width));
+    const rows = deck.rows.map((box) => turnedWord(box, width));
     return {
       ...deck,
       rows,
-      columns: deck.columns === deck.rows ? rows : deck.columns.map((box) => turned(box, width)),
+      columns:
+        deck.columns === deck.rows ? rows : deck.columns.map((box) => turnedWord(box, width)),
       cells: deck.cells.map((row) => row.map((cell) => turned(cell, width))),
     };
   });
@@ -108,6 +131,9 @@ export function layOut(request, measure, width) {
   const layout = isNarrow
     ? vertical(request, measure, width)
     : (line ?? wrapped(request, measure, width));
+  for (const { rows, columns } of layout.decks) {
+    if (layout.shape !== "vertical") new Set([rows, columns]).forEach(giveRoom);
+  }
   const text = request.words.map((word) => (word.kind === "special" ? "" : word.text)).join(" ");
   return isRightToLeft(text) ? mirrored(layout) : layout;
 }

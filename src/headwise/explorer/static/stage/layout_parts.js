@@ -81,5 +81,7 @@ export function shown(words, hidesSpecial) {
 export function nextWidth(next, measure, size) {
   if (!next) return 0;
   const before = next.before ? measure.word(next.before, 0.7 * size, true) : 0;
-  return Math.max(2.2 * size, before + 8, measure.word(next.text, size, true) + 0.9 * size);
+  const texts = [next.text, next.before ?? "", next.widest ?? ""];
+  const words = texts.map((text) => measure.word(text, size, true) + 0.9 * size);
+  return Math.max(2.2 * size, before + 8, ...words);
 }

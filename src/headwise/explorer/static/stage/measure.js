@@ -56,3 +56,13 @@ export function browserMeasure(serif = SERIF, sans = SANS) {
     label: (text, size, weight = 400) => (width(String(weight), sans, text) * size) / MEASURED,
   };
 }
+
+/**
+ * The wider of two words in the box of the next word.
+ * @param {string} one
+ * @param {string} other
+ */
+export function wider(one, other) {
+  const width = (/** @type {string} */ text) => browserMeasure().word(text, MEASURED, true);
+  return other && width(other) > width(one) ? other : one;
+}

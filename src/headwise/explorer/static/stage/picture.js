@@ -42,6 +42,7 @@ import { isRestingRole, restingPlaces } from "./links.js";
  * @property {PictureSecond | null} pair
  * @property {{text: string, before: string | null} | null} next the next word, at the end
  * @property {"auto" | "vertical"} [shape]
+ * @property {number} [rows] rows of shares that have room below the words, if more than heads
  * @property {boolean} [isValued] shares are weighed by the lengths of values
  */
 

@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * One sentence (or a pair) with its arcs and row of shares; nothing else. picture_notes.js has the
- * notes that stand below it.
+ * One sentence (or a pair) with its arcs and row of shares; picture_notes.js has the notes below.
  *
  * In: a picture. Out: calls of `on` when a word is hovered, locked or gone to. The view decides
  * which word is chosen, and shows the next picture.
@@ -9,7 +8,7 @@
 import { make } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { layOut } from "./layout.js";
-import { browserMeasure } from "./measure.js";
+import { browserMeasure, wider } from "./measure.js";
 import { wordLabel } from "./picture_notes.js";
 import { inStep, sidesOf } from "./picture.js";
 import { makeScene } from "./scene.js";
@@ -56,6 +55,7 @@ export class Stage {
     this.drawnWidth = 0;
     /** @type {number | null} */
     this.shownLock = null;
+    this.widestNext = "";
     this.labelTimer = 0;
     this.hoverTimer = 0;
     /** @type {number | null} The word that counts as hovered, and the one the pointer is on. */
@@ -86,6 +86,7 @@ export class Stage {
     const before = this.picture;
     if (before && !isSameText(before.words, picture.words)) {
       this.drawing.forget();
+      this.widestNext = "";
       this.place.scrollTop = 0;
       this.hovered = null;
     }
@@ -153,9 +154,11 @@ export class Stage {
     const root = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
     this.unit = root / 16;
     const width = this.el.clientWidth / this.unit;
-    const { words, columns, heads, hidesSpecial, next, shape = "auto" } = picture;
+    const { words, columns, heads, hidesSpecial, shape = "auto", rows = 0 } = picture;
+    this.widestNext = wider(this.widestNext, picture.next?.text ?? "");
+    const next = picture.next && { ...picture.next, widest: this.widestNext };
     const pair = picture.pair && { words: picture.pair.words, aligned: picture.pair.aligned };
-    const count = Math.max(1, heads.length);
+    const count = Math.max(1, heads.length, rows);
     const request = { words, columns, heads: count, hidesSpecial, pair, next, shape };
     const key = JSON.stringify([request, width]);
     if (key === this.layoutKey) return false;
@@ -261,8 +264,7 @@ export class Stage {
       this.on.lock(null);
       return;
     }
-    const at = this.#wordAt(event.target);
-    const shown = this.#shown();
+    const [at, shown] = [this.#wordAt(event.target), this.#shown()];
     if (at === null || !shown.length) return;
     const place = shown.indexOf(at);
     const forward = this.layout?.isMirrored ? -1 : 1;

@@ -42,7 +42,7 @@ if (typeof document !== "undefined") {
  */
 export const hasMoved = (event) => event === pointer.moved;
 
-/** Whether an event comes from elsewhere than the pointer's last place. @param {PointerEvent} event */
+/** Whether the pointer has left its last place. @param {PointerEvent} event */
 export const isElsewhere = ({ clientX, clientY }) => clientX !== pointer.x || clientY !== pointer.y;
 
 /** @param {number} units 1/16 rem */
@@ -107,6 +107,9 @@ export class WordLayer {
       const whole = this.isPlain ? { ...box } : area(box, deck);
       const own = pillOf(box, isChip);
       setPlace(pill, { ...own, x: own.x - whole.x, y: own.y - whole.y });
+      const more = box.x + box.w / 2 - own.x - own.w / 2;
+      pill.style.paddingLeft = rem(Math.max(0, 2 * more));
+      pill.style.paddingRight = rem(Math.max(0, -2 * more));
       pill.style.lineHeight = rem(own.h - (isChip ? 2 : 0));
       if (!isChip) pill.style.fontSize = rem(layout.size);
       const button = this.isPlain
