@@ -40,7 +40,7 @@ test: $(TEST) $(FRONT) browser ## format, lint, types, tests and the documentati
 	$(NODE) $(MODULES)/typescript/bin/tsc -p tests/explorer/tsconfig.json
 	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --config tests/explorer/package.json \
 		--check --log-level warn src/headwise/report/style.css \
-		$(addprefix src/headwise/explorer/static/*., js css html)
+		'src/headwise/explorer/static/**/*.{js,css,html}'
 	$(SITE)
 	@shaped=0; rest=0; \
 	$(PYTEST) $(CACHE)/shaped --jaxtyping-packages=headwise,beartype.beartype $(SHAPED) || shaped=1; \

@@ -12,9 +12,11 @@ import { asHost, ServerHost } from "./server_host.js";
 import { mount } from "./stage/view.js";
 import * as state from "./state.js";
 
+/** @typedef {Record<string, new (about: ModelAnswer, page: Page) => Panel>} PanelModule */
+
 /** Modules of the other panels, loaded when they are first shown. */
 const MODULES =
-  /** @type {Record<string, {load: () => Promise<any>, name: string, style: string}>} */ ({
+  /** @type {Record<string, {load: () => Promise<unknown>, name: string, style: string}>} */ ({
     whatif: {
       load: () => import("./whatif/whatif_panel.js"),
       name: "WhatIfPanel",
@@ -127,8 +129,8 @@ function open(name) {
   panels[name] ??= (async () => {
     const { load, name: kind, style } = MODULES[name];
     if (style) await addStyle(style);
-    const Kind = (await load())[kind];
-    const panel = /** @type {Panel} */ (new Kind(host.about, page));
+    const Kind = /** @type {PanelModule} */ (await load())[kind];
+    const panel = new Kind(host.about, page);
     if (page.reading) panel.read?.(page.reading, page.text);
     return panel;
   })();

@@ -9,7 +9,7 @@ import { make } from "./dom.js";
 import { State } from "./hash_state.js";
 import { copyBytes, Questions } from "./notebook_questions.js";
 import { themeAround, watchTheme } from "./notebook_theme.js";
-import { save } from "./saved_host.js";
+import { saveFile } from "./save_file.js";
 import { storedWeights } from "./stored_weights.js";
 import { mount } from "./view.js";
 import { STEPS } from "./weights.js";
@@ -103,7 +103,7 @@ export function notebookHost(model, state, el) {
     savePage: async () => {
       const { value } = await questions.ask("page", { swap: state.get("swap") || null });
       const { name, page } = /** @type {{name: string, page: string}} */ (value);
-      save(new Blob([page], { type: "text/html" }), name);
+      saveFile(new Blob([page], { type: "text/html" }), name);
     },
     missing: null,
     cannot: { edit: OTHER_TEXT },

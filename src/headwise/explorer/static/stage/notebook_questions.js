@@ -33,6 +33,8 @@ export class Questions {
   constructor(model) {
     this.model = model;
     this.number = 0;
+    /** Tells this view from others of the same widget. */
+    this.sender = Math.random().toString(36).slice(2);
     /** @type {Promise<unknown>} */
     this.last = Promise.resolve();
   }
@@ -49,10 +51,8 @@ export class Questions {
 
   /** @param {string} kind @param {Record<string, unknown>} facts @returns {Promise<Answer>} */
   send(kind, facts) {
-    const { model } = this;
+    const { model, sender } = this;
     const number = ++this.number;
-    // Another view of the same widget may count the same numbers.
-    const sender = (this.sender ??= Math.random().toString(36).slice(2));
     return new Promise((resolve, reject) => {
       const end = () => {
         clearTimeout(timer);

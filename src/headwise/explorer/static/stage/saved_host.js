@@ -2,7 +2,7 @@
 /** A saved page: the view on data that the file itself contains, without a model or a network. */
 
 /** @import {PairAnswer, SavedPage, TextAnswer} from "../types.js" */
-/** @import {Host, WeightOptions} from "./host.js" */
+/** @import {Host} from "./host.js" */
 /** @import {Weights} from "./weights.js" */
 
 import { make } from "./dom.js";

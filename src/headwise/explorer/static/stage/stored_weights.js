@@ -6,7 +6,7 @@
 import { stackOf } from "./host.js";
 import { Weights } from "./weights.js";
 
-/** Names of all heads of a stack, layer by layer. @param {ModelAnswer} about @param {string} stack */
+/** Names of a stack's heads, layer by layer. @param {ModelAnswer} about @param {string} stack */
 export const headsOf = (about, stack) =>
   about.layers
     .filter(({ name }) => stackOf(name) === stack)

@@ -142,7 +142,10 @@ export class WhatIfPanel {
     this.draw();
   }
 
-  /** Weights of a text with the address's switches. @param {TextData | null} old @param {TextAnswer} text */
+  /**
+   * Weights of a text with the address's switches.
+   * @param {TextData | null} old @param {TextAnswer} text
+   */
   dataFor(old, text) {
     const chosen = switches(this.host);
     if (old?.text === text && JSON.stringify(old.switches) === JSON.stringify(chosen)) return old;
