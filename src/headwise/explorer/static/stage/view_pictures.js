@@ -60,6 +60,7 @@ export function stagePicture(frame) {
     words: data.rows(heads[0]),
     columns: isCross ? data.columns(heads[0]) : null,
     heads: pictureHeads(frame, data),
+    rows: frame.chosen.length,
     word,
     locked,
     target,
