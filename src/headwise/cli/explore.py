@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from headwise.checks import check_characters
 from headwise.cli import options
 from headwise.errors import OptionError
 
@@ -90,8 +91,12 @@ def _save(
     from headwise.views.terminal import check_new, quiet_console, say, write_new
 
     check_new(export, ".html", force=force)
-    for text in texts:
-        options.check_sentence(text)
+    text, swap = texts
+    options.check_sentence(text)
+    if swap is not None:
+        check_characters("--swap", swap)
+        if not swap.strip():
+            raise OptionError("--swap is empty: give the sentence with a word swapped")
     page = saved_page(load(), PageRequest(*texts))
     write_new(export, page, ".html", force=force)
     say(quiet_console(), f"wrote {export}, {len(page.encode()) / 1000:,.0f} kB")
