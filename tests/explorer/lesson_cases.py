@@ -102,7 +102,7 @@ def num_words(step: LessonStep) -> int:
 def assert_is_a_lesson(lesson: Lesson) -> None:
     for name in NAMES:
         step = lesson.step(name)
-        assert 45 <= num_words(step) <= 290, (name, num_words(step))
+        assert 45 <= num_words(step) <= 305, (name, num_words(step))
         assert plain(step.exercise).endswith((".", "?")) and step.minutes > 0
         sentences = [plain(each) for each in (*step.paragraphs, *step.after)]
         assert all(sentence.endswith((".", ".)")) for sentence in sentences), name

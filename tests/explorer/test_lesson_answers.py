@@ -105,12 +105,14 @@ def test_a_wrong_answer_gets_a_hint_then_a_second_try_then_the_solution() -> Non
     first = check_answer(colour_step(), 2, attempt=1)
     assert (first.is_right, first.is_over, first.why) == (False, False, HINT)
     assert first.right is None and first.after == []
-    assert "Not blue" in plain(first.sentence) and "green" not in plain(first.sentence)
+    sentence = plain(first.sentence)
+    assert "Not quite: not \N{LEFT DOUBLE QUOTATION MARK}blue" in sentence
+    assert "green" not in sentence
     assert check_answer(colour_step(), 1, attempt=2).is_right
     last = check_answer(colour_step(), 0, attempt=2)
     assert (last.is_right, last.is_over, last.why) == (False, True, WHY)
     assert last.right == 1 and last.after == AFTER
-    assert "Not red" in plain(last.sentence) and "green" in plain(last.sentence)
+    assert plain(last.sentence) == "No. The right answer is: green."
 
 
 def test_the_solution_can_be_asked_for() -> None:

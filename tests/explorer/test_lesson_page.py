@@ -95,14 +95,14 @@ def test_a_step_answered_right_shows_what_follows_and_moves_on(
         give(page, step, step.question.answer)
         expect(page.locator(".lesson-verdict")).to_contain_text("Right:")
         expect(page.locator(".lesson-verdict")).to_contain_text(plain(step.question.why))
-        after = page.locator(".lesson-after > p").all_text_contents()
+        after = page.locator(".lesson-after > p:not(.lesson-aside)").all_text_contents()
         assert after[:-1] == [plain(each) for each in step.after]
         assert after[-1] == f"Try it. {plain(step.exercise)}"
         MOVES[name](page, figure, step)
         expect(page.locator(f"[data-step={name}].is-done").first).to_be_attached()
         if name != STEPS[-1]:
             page.locator(".lesson-forward").click()
-            following = "scores" if name == "by-hand" else STEPS[STEPS.index(name) + 1]
+            following = "spare" if name == "by-hand" else STEPS[STEPS.index(name) + 1]
             drawn(page, following)
             expect(page.locator("#lesson-title")).to_be_focused()
             hash_has(page, step=following)
@@ -121,9 +121,10 @@ def test_a_step_answered_wrong_gets_a_hint_a_second_try_and_the_solution(
         expect(verdict).to_contain_text(plain(step.question.hint))
         expect(page.locator(".lesson-after p")).to_have_count(0)
         give(page, step, second)
-        expect(verdict).to_contain_text("The answer:")
+        expect(verdict).to_contain_text("The right answer is:")
         expect(verdict).to_contain_text(plain(step.question.why))
-        expect(page.locator(".lesson-after > p")).to_have_count(len(step.after) + 1)
+        after = page.locator(".lesson-after > p:not(.lesson-aside)")
+        expect(after).to_have_count(len(step.after) + 1)
         if step.question.kind == "choice":
             right = page.locator(f"[data-option='{int(step.question.answer)}']")
             expect(right).to_have_class(re.compile("is-right"))
@@ -147,16 +148,23 @@ def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
 
 def move_vectors(page: Page, figure: Locator, step: LessonStep) -> None:
     values = asdict(step.figures)
-    expect(figure.locator(".lesson-terms .is-sum")).to_contain_text("21.7")
+    expect(figure.locator(".lesson-terms .is-sum")).to_contain_text("21.69")
     figure.locator(".lesson-tile.is-key").nth(8).click()
-    score = f"{values['matches'][8]['score']:.1f}".replace("-", "\N{MINUS SIGN}")
+    score = f"{values['matches'][8]['score']:.2f}".replace("-", "\N{MINUS SIGN}")
     expect(figure.locator(".lesson-terms .is-sum")).to_contain_text(score)
     expect(figure.locator(".lesson-product > p")).to_contain_text("street")
 
 
 def move_scores(page: Page, figure: Locator, step: LessonStep) -> None:
     values = asdict(step.figures)
+    moved = list(values["scores"])
+    moved[values["dragged"]] += values["change"] / values["scale"]
+    assert shown_shares(page) == pytest.approx(browsers_weights(values, moved), abs=0.0001)
+    figure.get_by_role("button", name="Reset").click()
     assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
+    figure.get_by_role("button", name="+1 to all").click()
+    assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
+    expect(figure.locator(".lesson-said")).to_contain_text("score set by hand")
     expect(figure.locator("[data-score]")).to_have_count(len(values["scores"]))
 
 
@@ -187,6 +195,7 @@ def move_output(page: Page, figure: Locator, step: LessonStep) -> None:
     expect(figure.locator(".lesson-said")).to_contain_text("has a part in 384 of 384 numbers")
     figure.locator("[data-head=L3H0]").click()
     expect(figure.locator(".lesson-said")).to_contain_text(f"adds {owner['share']:.0%}")
+    expect(page.locator(".lesson-aside [data-step=by-hand]")).to_be_visible()
     figure.get_by_role("button", name="Before Wo").click()
     expect(figure.locator(".lesson-said")).to_contain_text("L3H0 fills numbers 1 to 32")
 
@@ -241,7 +250,7 @@ def test_dragging_a_score_recomputes_the_row(chrome: Browser, site: str, lesson:
         bar.press("PageDown")
         bar.press("ArrowUp")
         moved = list(values["scores"])
-        moved[key] -= 0.9 * step
+        moved[key] -= 1.9 * step  # 1 of them by the question, whose solution is shown
         assert shown_shares(page) == pytest.approx(browsers_weights(values, moved), abs=0.0001)
         assert math.fsum(shown_shares(page)) == pytest.approx(1, abs=0.001)
         box = bar.bounding_box()
@@ -407,6 +416,8 @@ def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -
         figure = drawn(page, "scores")
         assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
         solve(page, "scores")
+        if figure.get_by_role("button", name="Reset").is_enabled():
+            figure.get_by_role("button", name="Reset").click()
         figure.locator(f"[data-score='{seen[1]}']").press("PageUp")
         assert shown_shares(page) == pytest.approx(after, abs=0.0001)
 

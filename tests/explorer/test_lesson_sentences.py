@@ -104,3 +104,47 @@ def test_a_next_token_unknown_to_the_tokenizer_is_shown_by_its_number() -> None:
     tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
     scored = replace(tiny_scored_model("llama"), tokenizer=tokenizer)
     assert token_name(scored, 7) == "7"
+
+
+@pytest.mark.parametrize("name", ["minilm", *TAUGHT])
+def test_the_first_step_explains_words_that_the_model_adds(name: str) -> None:
+    lesson = taught(name)
+    text, (first, last) = text_of(lesson.step("why-many").paragraphs), lesson.facts.added
+    words = lesson.facts.words
+    assert ("the model adds" in text) == bool(first or last)
+    assert (f"{words[0].text} and {words[-1].text} are not words" in text) == bool(first and last)
+    assert ("(dashed)" in text) == (bool(first) or lesson.facts.is_causal)
+
+
+@pytest.mark.parametrize("name", ["minilm", *TAUGHT])
+def test_the_named_heads_of_a_layer_are_the_drawn_ones(name: str) -> None:
+    lesson, figure = taught(name), figures_of(taught(name), "heads")
+    text = text_of(lesson.step("heads").after)
+    names = {head["head"]["name"] for head in figure["heads"] if f"{head['head']['name']} " in text}
+    drawn = {figure["heads"][at]["head"]["name"] for at in figure["shown"]}
+    assert names | {lesson.facts.name} == drawn and len(drawn) <= 4
+    here = lesson.facts.here
+    for name_of_head in names:
+        row = next(each for each in figure["heads"] if each["head"]["name"] == name_of_head)
+        words = [at for at, word in enumerate(lesson.facts.words) if word.kind == "word"]
+        best = max(row["weights"][at] for at in words if at != here)
+        assert best >= 0.15
+    is_cut_alike = "Keys and values are cut the same way." in words_of(lesson, "heads")
+    assert is_cut_alike == (figure["num_kv_heads"] == len(figure["heads"]))
+
+
+@pytest.mark.parametrize("name", ["gemma2", "granite", "gpt2", "minilm"])
+def test_the_sixth_step_adds_the_output_to_its_input(name: str) -> None:
+    text = words_of(taught(name), "output")
+    assert "added to the" in text and "passes them on" not in text
+    assert ("rescaled and added" in text) == (name in ("gemma2", "granite"))
+
+
+@pytest.mark.parametrize("name", ["minilm", "embedding", "bert", "llama"])
+def test_the_last_step_states_its_scale(name: str) -> None:
+    lesson, figure = taught(name), figures_of(taught(name), "spare")
+    text = text_of(lesson.step("spare").paragraphs)
+    assert ("that is our choice" in text) == (figure["line"] is not None) == (not figure["next"])
+    if figure["unit"] == "cosine" and (last := figure["together"][-1]["value"]) < figure["line"]:
+        assert f"silent it is {last:.2f}" in text
+        assert ("still say something" in text) == (last >= 0.2)

@@ -61,8 +61,10 @@ def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
     d_key = steps["queries"].shape[-1]
     return [
         prose(f"Two words, two heads, every number. Each word is {len(x[0])} numbers: Cat is "
-              f"{few(x[0].tolist())}, sleeps is {few(x[1].tolist())}. Head 0 reads the first "
-              "two columns, head 1 the last two. Query, key and value are the same here."),
+              f"{few(x[0].tolist())}, sleeps is {few(x[1].tolist())}. To keep the numbers small, "
+              "the matrices here simply pick columns: head 0 gets the first two, head 1 the last "
+              "two. In a real model every head uses all columns. Query, key and value are the same "
+              "here."),
         prose(f"In head 0, Cat with itself makes {products} = {number(score)}; with sleeps, "
               f"{number(float(steps['scores'][0, 0, 1]))}. Divided by √{d_key}, the "
               f"{number(score)} becomes {scaled:.2f}. Softmax makes shares of a row: Cat gives "

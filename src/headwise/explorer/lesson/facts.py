@@ -17,7 +17,7 @@ from headwise.errors import OptionError
 from headwise.explorer.api_types import StageWord
 from headwise.explorer.lesson.choice import Choice, choose_head, choose_position
 from headwise.explorer.lesson.figures import LessonHead, NextFigure, Place
-from headwise.explorer.lesson.prose import Run
+from headwise.explorer.lesson.prose import ProseRun
 from headwise.explorer.lesson.token_text import ordinal, shown, visible
 from headwise.explorer.stage_words import StageText, Tokens, read_stage_text
 from headwise.explorer.what_if import token_name
@@ -68,13 +68,15 @@ class Scoring:
 
 
 @dataclass(frozen=True, eq=False)
-class ReadText:
+class LessonText:
     """A text as the model reads it, and its words as the stage shows them."""
 
     batch: Batch
     stage: StageText
     is_cut: bool
     """Whether the text was longer than MAX_TOKENS."""
+    added: tuple[int, int]
+    """Number of tokens that the tokenizer adds before the text, and after it."""
 
     @property
     def inputs(self) -> Inputs:
@@ -96,7 +98,7 @@ class ReadText:
 class Facts:
     """Facts about one text, layer, head and token."""
 
-    text: ReadText
+    text: LessonText
     scored: ScoredModel
     call: AttentionCall
     trace: Trace
@@ -114,12 +116,12 @@ class Facts:
     every_row: Float[Tensor, "head column"]
     """The followed word's weights by word, in every head of the model."""
 
-    def piece(self, position: int) -> list[Run]:
+    def piece(self, position: int) -> list[ProseRun]:
         """A token as a run that lights up in the figure, numbered if it occurs several times."""
         texts = [piece.text for piece in self.text.stage.pieces]
         return _named(texts, position, f"piece {position}")
 
-    def word(self, index: int) -> list[Run]:
+    def word(self, index: int) -> list[ProseRun]:
         """A word as a run that lights up in the figure."""
         return _named([word.text for word in self.words], index, f"word {index}")
 
@@ -220,6 +222,17 @@ class Facts:
         """Names of all heads, in the order of `every_row`."""
         return [f"{layer}H{head}" for layer, count in self.layers.items() for head in range(count)]
 
+    @cached_property
+    def layer_of(self) -> list[int]:
+        """Number of the layer of each head, in the order of `every_row`."""
+        counts = enumerate(self.layers.values())
+        return [layer for layer, count in counts for _ in range(count)]
+
+    @property
+    def added(self) -> tuple[int, int]:
+        """Number of tokens that the tokenizer adds before the text, and after it."""
+        return self.text.added
+
     def ordinary_words(self, row: Tensor) -> list[int]:
         """Other words in the row, largest share first: no marks and no resting places."""
         order = row.argsort(descending=True, stable=True).tolist()
@@ -264,10 +277,10 @@ class Facts:
         )
 
 
-def _named(texts: list[str], index: int, target: str) -> list[Run]:
+def _named(texts: list[str], index: int, target: str) -> list[ProseRun]:
     same = [at for at, text in enumerate(texts) if text == texts[index]]
-    turn = [Run(f" ({ordinal(same.index(index) + 1)})")] if len(same) > 1 else []
-    return [Run(shown(texts[index]), "word", target), *turn]
+    turn = [ProseRun(f" ({ordinal(same.index(index) + 1)})")] if len(same) > 1 else []
+    return [ProseRun(shown(texts[index]), "word", target), *turn]
 
 
 def lesson_facts(
@@ -275,7 +288,7 @@ def lesson_facts(
 ) -> Facts:
     """Read the text, choose a head and a token if they are not given, and trace the layer."""
     check_model(scored)
-    read = read_text(scored, text)
+    read = read_lesson_text(scored, text)
     size = len(read.stage.pieces)
     if choice.position is not None and not 0 <= choice.position < size:
         raise OptionError(f"position is {choice.position}: the text has positions 0..{size - 1}")
@@ -344,7 +357,7 @@ def check_model(scored: ScoredModel) -> None:
         )
 
 
-def read_text(scored: ScoredModel, text: str) -> ReadText:
+def read_lesson_text(scored: ScoredModel, text: str) -> LessonText:
     """The text's first tokens as a batch, with its words."""
     text = text.strip().encode("utf-8", "replace").decode()  # no tokenizer reads lone surrogates
     reader = Reader(scored.tokenizer, scored.model.config)
@@ -359,7 +372,8 @@ def read_text(scored: ScoredModel, text: str) -> ReadText:
     whole = (*before, *read_ids, *after)
     window = Window(0, whole)
     stage = read_stage_text(text, Tokens.of_window(reader, window))
-    return ReadText(reader.batch([window], scored.device), stage, len(read_ids) < len(ids))
+    is_cut, added = len(read_ids) < len(ids), (len(before), len(after))
+    return LessonText(reader.batch([window], scored.device), stage, is_cut, added)
 
 
 def gates_for(

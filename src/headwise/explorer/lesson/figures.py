@@ -97,7 +97,7 @@ class WhyManyFigure:
 
 @dataclass(frozen=True)
 class ProductFigure:
-    """One of the products that add up to a score."""
+    """One of the products that add up to a score, with the two decimals that are printed."""
 
     number: int
     """Which number of the query and of the key, counted from 1."""
@@ -115,7 +115,7 @@ class MatchFigure:
     products: list[float]
     largest: list[ProductFigure]
     rest: float
-    """Sum of the other products."""
+    """Sum of the other products, and of all roundings to two decimals."""
     score: float
 
 
@@ -161,6 +161,8 @@ class ScoresFigure:
     leader: int
     dragged: int
     """Index of the piece whose score the question moves."""
+    change: float
+    """Change of that score in the question, after scaling; 0 if the question moves none."""
 
 
 @dataclass(frozen=True)
@@ -316,6 +318,8 @@ class SpareFigure:
     """All heads of the model, by layer and number."""
     order: list[int]
     """Indices of the heads, least missed first."""
+    line: float | None
+    """The value up to which the answer counts as the same; None for a predicted word."""
     next: list[NextFigure]
     """A causal model's next tokens, likeliest first."""
     last: int

@@ -3,18 +3,22 @@
 In: Facts. Out: a LessonStep, with the slices of a long query and where each head looks.
 """
 
+import torch
+
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.prose import Prose, join_runs, prose
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
-from headwise.explorer.lesson.token_text import percent
-from headwise.formats import format_count
+from headwise.explorer.lesson.token_text import percent, shown
+from headwise.formats import format_count, join_words
 
 SHAPES = ("input", "queries", "scores", "mixed", "concat", "output")
 MAX_NAMED = 3
-"""Number of other heads that the text mentions."""
-MAX_SHOWN = 2
-"""Number of other heads that the picture shows at first."""
+"""Number of other heads that the text names and the picture shows."""
+RESTING = 0.5
+"""A head rests if it gives special words, and a causal model's first word, more than this."""
+LEAST = 0.15
+"""Least share of a head's best word for the head to be named."""
 
 
 def heads(facts: Facts) -> LessonStep:
@@ -44,7 +48,7 @@ def heads(facts: Facts) -> LessonStep:
             d_key=d_key,
             query=query,
             heads=slices,
-            shown=sorted([facts.head, *(head for head, _, _ in _others(facts)[:MAX_SHOWN])]),
+            shown=sorted([facts.head, *(head for head, _, _ in _others(facts))]),
             num_kv_heads=facts.num_kv_heads,
             shapes=[
                 figures.ShapeFigure(
@@ -74,8 +78,20 @@ def _opening(facts: Facts, width: int) -> list[Prose]:
         prose(spent, others),
         prose("How is that possible? The layer makes one long query for ", here,
               f", {width:,} numbers, and cuts it into {format_count(num_heads, 'slice')}: one for "
-              "each head. Keys and values are cut the same way."),
+              f"each head. {_cut_keys(facts)}"),
     ]  # fmt: skip
+
+
+def _cut_keys(facts: Facts) -> str:
+    if not facts.is_grouped:
+        return "Keys and values are cut the same way."
+    if facts.num_kv_heads == 1:
+        return "Keys and values are not cut: all heads share one key and one value per piece."
+    group = facts.num_heads // facts.num_kv_heads
+    return (
+        f"Keys and values are cut into only {facts.num_kv_heads}, each shared by "
+        f"{format_count(group, 'head')}."
+    )
 
 
 def _slice_question(facts: Facts, d_key: int) -> QuizQuestion:
@@ -103,11 +119,11 @@ def _after(facts: Facts, d_key: int) -> list[Prose]:
                   facts.word(word), f" ({percent(share)})")
             for turn, (head, word, share) in enumerate(_others(facts))
         ]  # fmt: skip
-        if looks:
-            paragraphs.append(
-                prose("Each slice makes its own scores and its own shares. From ", here, ", ",
-                      join_runs(looks), ". (Resting places are not counted.)")
-            )  # fmt: skip
+        found = prose("From ", here, ", ", join_runs(looks), f". {_not_counted(facts)}")
+        paragraphs.append(
+            prose("Each slice makes its own scores and its own shares. ", *(found if looks else ()),
+                  " " if looks else "", _resting(facts))
+        )  # fmt: skip
     if facts.is_grouped:
         group = facts.num_heads // facts.num_kv_heads
         paragraphs.append(
@@ -124,6 +140,34 @@ def _after(facts: Facts, d_key: int) -> list[Prose]:
     return paragraphs
 
 
+def _not_counted(facts: Facts) -> str:
+    """The columns that `ordinary_words` leaves out."""
+    names = ["the word itself"]
+    if facts.is_causal and facts.words[0].kind != "special":
+        names.append("the first word")
+    names += dict.fromkeys(shown(word.text) for word in facts.words if word.kind == "special")
+    if any(word.kind == "mark" for word in facts.words):
+        names.append("punctuation")
+    return f"(Not counting {join_words(names)}.)"
+
+
+def _resting(facts: Facts) -> str:
+    """How many of the other heads rest on special words, or on a causal model's first word."""
+    rests = [
+        word.kind == "special" or (at == 0 and facts.is_causal)
+        for at, word in enumerate(facts.words)
+    ]
+    parts = facts.word_rows[:, facts.here][:, torch.tensor(rests)].sum(-1).tolist()
+    others = [part for head, part in enumerate(parts) if head != facts.head]
+    count = sum(part > RESTING for part in others)
+    where = list(
+        dict.fromkeys(shown(facts.words[at].text) for at in range(len(rests)) if rests[at])
+    )
+    if not where or len(where) > 2:
+        return f"The shares of all {facts.num_heads} heads are in the picture: choose any slice."
+    return f"{count} of the {len(others)} other heads give more than half to {' and '.join(where)}."
+
+
 def _others(facts: Facts) -> list[tuple[int, int, float]]:
     """Other heads of the layer and the words that they look at most, each word only once."""
     named: dict[int, tuple[int, float]] = {}
@@ -133,7 +177,7 @@ def _others(facts: Facts) -> list[tuple[int, int, float]]:
         if head == facts.head or not words:
             continue
         word, share = words[0], float(row[words[0]])
-        if share > named.get(word, (0, 0.0))[1]:
+        if share >= LEAST and share > named.get(word, (0, 0.0))[1]:
             named[word] = head, share
     mine = facts.ordinary_words(facts.word_rows[facts.head, facts.here])[:1]
     found = [(head, word, share) for word, (head, share) in named.items() if [word] != mine]

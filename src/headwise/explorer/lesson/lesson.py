@@ -17,7 +17,7 @@ from headwise.explorer.lesson.figures import LessonAnswer, StepTitle
 from headwise.explorer.lesson.heads import heads
 from headwise.explorer.lesson.mixing import mixing
 from headwise.explorer.lesson.output import output
-from headwise.explorer.lesson.prose import Prose, Run, prose
+from headwise.explorer.lesson.prose import Prose, ProseRun, prose
 from headwise.explorer.lesson.quiz import LessonStep, step_answer
 from headwise.explorer.lesson.scores import scores
 from headwise.explorer.lesson.silencing import measure_silencing
@@ -101,7 +101,7 @@ class Lesson:
     def heading(self) -> Prose:
         """The question that the lesson is about."""
         facts = self.facts
-        word = Run(shown(facts.words[facts.here].text), "word")
+        word = ProseRun(shown(facts.words[facts.here].text), "word")
         if is_pronoun(facts.text.stage, facts.position):
             return prose("What does ", word, " mean?")
         return prose("Where does ", word, " look?")

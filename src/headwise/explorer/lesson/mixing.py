@@ -19,6 +19,8 @@ LONGER = 1.5
 """One arrow is clearly longer than another from this ratio on."""
 LEAST = 0.02
 """Least share of a piece that the question mentions."""
+SHORTER = 0.02
+"""A sum is clearly shorter than its parts together from this difference on."""
 MAX_OPTIONS = 4
 
 
@@ -103,7 +105,7 @@ def _opening(facts: Facts, d_value: int) -> list[Prose]:
     more = ", and so on along the row" if len(facts.by_weight) > 3 else ""
     return [
         prose("The shares are settled. Now something is fetched: every piece hands over its ",
-              part("value", "values"), ", shortened to its share. So ", here, " takes ",
+              part("value", "values"), ", multiplied by its share. So ", here, " takes ",
               join_runs(taken), f"{more}."),
         prose(f"Added up, these parts are what {facts.name} brings back to ", here, ": the ",
               part("sum", "sum"), "."),
@@ -182,10 +184,17 @@ def _one_question(facts: Facts) -> QuizQuestion:
 
 
 def _after(facts: Facts, found: Parts) -> list[Prose]:
+    long, lengths = signed(float(found.sum.norm())), signed(float(found.lengths.sum()))
+    longer = (
+        f" The lengths in the last row add up to {lengths}, more than {long}, because the arrows "
+        "do not all point the same way."
+        if float(found.lengths.sum()) - float(found.sum.norm()) >= SHORTER
+        else ""
+    )
     paragraphs = [
         prose("Shares decide how much is taken; values decide what. The ", part("sum", "sum"),
-              f" is {signed(float(found.sum.norm()))} long. Every head does this for every piece, "
-              "at the same time.")
+              f" is {long} long.{longer} Every head of the layer does this for every piece, at the "
+              "same time.")
     ]  # fmt: skip
     pair = _surprising_pair(facts, found)
     if pair is not None and (facts.is_special[pair[0]] or (pair[0] == 0 and facts.is_causal)):

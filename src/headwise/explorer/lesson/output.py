@@ -3,13 +3,17 @@
 In: Facts. Out: a LessonStep, with what each head adds before and after Wo.
 """
 
+from typing import Any
+
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
 from headwise.explorer.lesson.prose import Prose, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
 from headwise.explorer.lesson.token_text import percent, power
-from headwise.formats import format_count
 from headwise.tracing.record import segregation
+
+NORMS = {"pre_feedforward_layernorm", "post_feedforward_layernorm", "post_self_attn_layernorm"}
+"""Names of modules in blocks that normalize the output of attention before they add it."""
 
 
 def output(facts: Facts) -> LessonStep:
@@ -73,9 +77,21 @@ def _opening(facts: Facts, d_value: int) -> list[Prose]:
               "concatenation). The heads have not met yet. Numbers "
               f"{first:,} to {last:,} come from ", part(facts.name, f"head {facts.name}"),
               " alone; no other head has a part in them."),
-        prose("The last step of attention is a matrix called ", term("Wo"), " (o for output). It "
-              f"makes {facts.d_model:,} new numbers from these {width:,} and passes them on."),
+        prose("Then comes a fourth matrix, ", term("Wo"), f" (o for output). It makes "
+              f"{facts.d_model:,} new numbers from these {width:,}. They are {_added(facts)} the "
+              f"{facts.d_model:,} numbers with which ", here, " came in, so what the heads found "
+              "is added to what was there. (The layer has a second part, too, which looks at each "
+              "word alone; it has no heads.)"),
     ]  # fmt: skip
+
+
+def _added(facts: Facts) -> str:
+    """How the layer adds the heads' output: some models change its scale first."""
+    config: Any = facts.scored.model.config
+    block = facts.call.site.name.rpartition(".")[0]
+    beside = {name for name, _ in facts.scored.model.get_submodule(block).named_children()}
+    is_scaled = bool(beside & NORMS) or getattr(config, "residual_multiplier", 1.0) != 1.0
+    return "rescaled and added to" if is_scaled else "added to"
 
 
 def _reach_question(facts: Facts, figure: figures.OutputFigure) -> QuizQuestion:
@@ -97,12 +113,9 @@ def _reach_question(facts: Facts, figure: figures.OutputFigure) -> QuizQuestion:
 def _after(facts: Facts, figure: figures.OutputFigure) -> list[Prose]:
     owners, this = figure.heads, figure.heads[facts.head]
     top, least = max(owners, key=lambda each: each.share), min(owners, key=lambda each: each.share)
-    bias = ", plus a fixed vector called the bias," if figure.has_bias else ""
-    rounding = "no difference" if not figure.difference else (
-        f"the largest difference is {power(figure.difference)}, which is rounding"
-    )  # fmt: skip
+    bias = ", plus a fixed list called the bias," if figure.has_bias else ""
     check = (
-        f"We checked: what the heads add{bias} is the output; {rounding}."
+        f"We checked: what the heads add{bias} is exactly the output, up to rounding."
         if figure.adds_up
         else f"What the heads add misses the output by {power(figure.difference)}."
     )
@@ -122,10 +135,4 @@ def _after(facts: Facts, figure: figures.OutputFigure) -> list[Prose]:
             prose(adds, mine, f" An even part would be {even}. But loud is not the same as needed: "
                   "that is the last question.")
         )  # fmt: skip
-    paragraphs.append(
-        prose("One number sums this up: ", term("segregation"), " is 1 if every number has one "
-              f"owner, and 0 if all {format_count(facts.num_heads, 'head')} share evenly. It is "
-              f"{figure.segregation_concat:.2f} before Wo and {figure.segregation_output:.2f} "
-              "after.")
-    )  # fmt: skip
     return paragraphs

@@ -32,6 +32,8 @@ class QuizQuestion(QuestionAnswer):
     hint: Prose
     why: Prose
     """Explanation shown with the solution."""
+    written: str = ""
+    """The right number as the sentences write it; "": with three significant digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +46,16 @@ class LessonStep(StepAnswer):
 
 
 def number_question(
-    text: Prose, answer: float, *, hint: Prose, why: Prose, tolerance: float = 0.0
+    text: Prose,
+    answer: float,
+    *,
+    hint: Prose,
+    why: Prose,
+    tolerance: float = 0.0,
+    written: str = "",
 ) -> QuizQuestion:
     """A question whose answer is a number."""
-    return QuizQuestion(text, "number", [], answer, tolerance, hint, why)
+    return QuizQuestion(text, "number", [], answer, tolerance, hint, why, written)
 
 
 def choice_question(
@@ -91,16 +99,22 @@ def check_answer(step: LessonStep, answer: Any, attempt: int = 1) -> AnswerVerdi
     if is_right:
         return _solution(step, True, prose("Right: ", _right_text(question), "."))
     if attempt < ATTEMPTS:
-        sentence = prose(f"Not {chosen_text}. Here is a hint; try once more.")
+        sentence = prose(f"Not quite: not \N{LEFT DOUBLE QUOTATION MARK}{_inside(chosen_text)}"
+                         "\N{RIGHT DOUBLE QUOTATION MARK}. A hint:")  # fmt: skip
         return AnswerVerdict(False, False, sentence, question.hint, None, [])
-    sentence = prose(f"Not {chosen_text} either. The answer: ", _right_text(question), ".")
+    sentence = prose("No. The right answer is: ", _right_text(question), ".")
     return _solution(step, False, sentence)
 
 
 def _right_text(question: QuizQuestion) -> str:
     if question.kind == "choice":
-        return question.options[int(question.answer)]
-    return number(question.answer)
+        return _inside(question.options[int(question.answer)])
+    return question.written or number(question.answer)
+
+
+def _inside(text: str) -> str:
+    """An option inside a sentence; options of several words begin with a capital letter."""
+    return text[0].lower() + text[1:] if " " in text else text
 
 
 def _solution(step: LessonStep, is_right: bool, sentence: Prose) -> AnswerVerdict:

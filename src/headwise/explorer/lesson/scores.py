@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
-from headwise.explorer.lesson.prose import Prose, Run, part, prose, term
+from headwise.explorer.lesson.prose import Prose, ProseRun, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
 from headwise.explorer.lesson.token_text import number, percent, signed
 from headwise.formats import format_count, replace_nonfinite
@@ -40,9 +40,9 @@ def scores(facts: Facts) -> LessonStep:
         paragraphs=[
             _score_paragraph(facts, logits),
             _power_paragraph(facts, powers, total),
-            _share_paragraph(facts, total),
+            _share_paragraph(facts, powers, total),
         ],
-        exercise=_exercise(facts),
+        exercise=_exercise(facts, drop),
         question=_drop_question(facts, drop),
         figures=figures.ScoresFigure(
             place=facts.place,
@@ -62,6 +62,7 @@ def scores(facts: Facts) -> LessonStep:
             weights=facts.row.tolist(),
             leader=leader,
             dragged=leader if drop is None else drop.key,
+            change=0.0 if drop is None else drop.change,
         ),
         after=_after(facts),
     )
@@ -79,7 +80,7 @@ def _score_paragraph(facts: Facts, logits: Tensor) -> Prose:
         )
     else:
         divided = f"Multiplied by {number(scoring.scale)}, each dot product becomes a "
-    parts: list[str | Run | Prose] = [
+    parts: list[str | ProseRun | Prose] = [
         prose("The ", part("query", "query"), " of ", here, " meets every key. ", divided,
               term("score"), ": "),
         _pair(facts, [signed(float(logits[at]), 1) for at in facts.by_weight[:2]]),
@@ -107,7 +108,7 @@ def _score_paragraph(facts: Facts, logits: Tensor) -> Prose:
 
 def _pair(facts: Facts, values: list[str]) -> Prose:
     """The two leading pieces, each with a value."""
-    runs: list[str | Run | Prose] = []
+    runs: list[str | ProseRun | Prose] = []
     for at, value in zip(facts.by_weight, values, strict=False):
         runs += [", " if runs else "", facts.piece(at), f" {value}"]
     return prose(*runs)
@@ -133,13 +134,22 @@ def round_power(value: float) -> str:
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
-def _share_paragraph(facts: Facts, total: float) -> Prose:
-    by = f", {round_power(total)}," if total < LARGEST_POWER else ""
+def _share_paragraph(facts: Facts, powers: Tensor, total: float) -> Prose:
     shares = [percent(float(facts.row[at])) for at in facts.by_weight[:2]]
+    by = ""
+    if total < LARGEST_POWER:
+        lead, whole = round_power(float(powers[facts.by_weight[0]])), round_power(total)
+        if percent(_value_of(lead) / (_value_of(whole) or 1.0)) == shares[0]:
+            by = f" ({lead} / {whole} = {shares[0]})"
     return prose(
-        f"Divided by their sum{by} they become ", term("shares"), " of 100%: ",
+        f"Each is divided by the sum of all of them{by}. So they become ", term("shares"),
+        " of 100%: ",
         _pair(facts, shares), ". The two moves together are called ", term("softmax"), "."
     )  # fmt: skip
+
+
+def _value_of(printed: str) -> float:
+    return float(printed.replace(",", ""))
 
 
 class _Drop(NamedTuple):
@@ -224,10 +234,11 @@ def _seen_question(facts: Facts) -> QuizQuestion:
     )
 
 
-def _exercise(facts: Facts) -> Prose:
+def _exercise(facts: Facts, drop: _Drop | None) -> Prose:
     if facts.sees_one and facts.scoring.sink is None:
         return prose("Move the score: alone in its row, the piece keeps its 100%.")
-    return prose("Drag any bar up or down, or move the temperature, and watch the shares.")
+    start = "" if drop is None else "The bars now show the answer; Reset brings back the model's. "
+    return prose(start, "Drag any bar, or move the temperature, and watch the shares.")
 
 
 def _after(facts: Facts) -> list[Prose]:

@@ -8,14 +8,22 @@ from dataclasses import dataclass, replace
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
-from headwise.explorer.lesson.prose import Prose, Run, part, prose, term
+from headwise.explorer.lesson.prose import Prose, ProseRun, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion
-from headwise.explorer.lesson.silencing import DRAWS, Effects, Measured, prompt_end
-from headwise.explorer.lesson.token_text import number, percent, shown
+from headwise.explorer.lesson.silencing import (
+    DRAWS,
+    Effects,
+    Measured,
+    Unit,
+    prompt_end,
+)
+from headwise.explorer.lesson.token_text import number, ordinal, percent, shown, signed
 from headwise.formats import format_count, join_words
 
 ENOUGH = 0.9
 """Cosine down to which a sentence's embedding counts as nearly the same."""
+SOME = 0.2
+"""Cosine from which an embedding clearly has something of the unchanged one."""
 NATS = 0.5
 """Divergence up to which a prediction counts as nearly the same."""
 MAX_OPTIONS = 4
@@ -61,6 +69,7 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
             for index, name in enumerate(names)
         ],
         order=order,
+        line=_line(alone.unit, measured),
         next=measured.next,
         last=facts.word_of[prompt_end(facts) - 1],
         together=[_together(facts, measured, step) for step in range(len(measured.counts))],
@@ -68,6 +77,12 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
         draws=DRAWS,
         weights=facts.every_row.tolist(),
     )
+
+
+def _line(unit: Unit, measured: Measured) -> float | None:
+    if measured.next:
+        return None
+    return {"cosine": ENOUGH, "nats": NATS, "loss": measured.unchanged * 1.1}[unit]
 
 
 def _next(effects: Effects, run: int) -> list[float]:
@@ -105,15 +120,18 @@ def _roles_paragraph(facts: Facts) -> Prose:
         return prose(start, "Some heads look one word back, some rest, some link a verb to its "
                      "subject. Press Find roles in the tab Heads, and this step names such ",
                      term("roles"), ".")  # fmt: skip
-    leads = Counter(roles[0] for roles in facts.roles.values() if roles)
+    counts = Counter(role for roles in facts.roles.values() for role in roles)
     without = sum(not roles for roles in facts.roles.values())
-    commonest = [f"{role} ({count})" for role, count in leads.most_common(3)]
+    commonest = [f"{role} ({count})" for role, count in counts.most_common(3)]
     total = sum(facts.layers.values())
-    told = f", the commonest are {join_words(commonest)}" if commonest else ""
+    are = "The commonest is" if len(commonest) == 1 else "The commonest are"
+    listed = f"{are} {join_words(commonest)}. " if commonest else ""
+    several = any(len(roles) > 1 for roles in facts.roles.values())
+    twice = " A head with several roles counts in each." if several else ""
     return prose(
-        start, "A ", term("role"), " names where a head looks, measured on many texts. Of the "
-        f"{format_count(total, 'head')}{told}; {without} {'has' if without == 1 else 'have'} no "
-        "clear role."
+        start, "A ", term("role"), f" names where a head looks, measured on many texts. {listed}"
+        f"{without} of the {format_count(total, 'head')} {'has' if without == 1 else 'have'} no "
+        f"clear role.{twice}"
     )  # fmt: skip
 
 
@@ -129,17 +147,31 @@ def _answer_paragraph(facts: Facts, figure: figures.SpareFigure) -> Prose:
     if figure.unit == "cosine":
         return prose(start, "Here the answer is one long list of numbers for the whole sentence. "
                      "We compare two such lists by their ", term("cosine"),
-                     ": 1 means that nothing has changed.")  # fmt: skip
+                     f": 1 means that nothing has changed. {_scale(figure)}")  # fmt: skip
     if figure.unit == "loss":
-        return prose(
-            start, f"Here the answer is a loss, {number(figure.unchanged)} with all heads."
-        )
+        return prose(start, f"Here the answer is a loss, {number(figure.unchanged)} with all "
+                     f"heads. {_scale(figure)}")  # fmt: skip
     return prose(start, "Here the answer is a prediction for every token. The change is measured "
-                 "in nats: 0 means that nothing has changed.")  # fmt: skip
+                 f"in nats: 0 means that nothing has changed. {_scale(figure)}")  # fmt: skip
 
 
-def _token(text: str) -> Run:
-    return Run(shown(text), "word")
+def _scale(figure: figures.SpareFigure) -> str:
+    """The value with all heads silent, and the line that the question draws."""
+    last = figure.together[-1]
+    rest = ""
+    if not _is_like(figure, last):
+        is_cosine = figure.unit == "cosine"
+        value = signed(last.value) if is_cosine else number(last.value)
+        still = ": the words alone still say something" if is_cosine and last.value >= SOME else ""
+        rest = f"With all {format_count(last.count, 'head')} silent it is {value}{still}. "
+    line = str(ENOUGH if figure.unit == "cosine" else NATS)
+    if figure.unit == "loss":
+        line = "a change of a tenth"
+    return f"{rest}We draw the line at {line}; that is our choice."
+
+
+def _token(text: str) -> ProseRun:
+    return ProseRun(shown(text), "word")
 
 
 @dataclass(frozen=True)
@@ -248,13 +280,19 @@ def _after(facts: Facts, figure: figures.SpareFigure) -> list[Prose]:
     paragraphs = []
     if total > 1:
         others = "" if mine is most else (
-            f" {facts.name}, the head that you followed, is number {mine.rank} of {total} in this "
-            "ranking."
+            f" {facts.name}, the head that you followed, is the {ordinal(mine.rank)} most missed "
+            f"of {total}."
         )  # fmt: skip
+        count = 0 if figure.limit < 0 else figure.together[figure.limit].count
+        spared = (
+            ""
+            if count == 0
+            else f" {'Many' if 3 * count >= total else 'Some'} can be silent with little change, "
+            "perhaps because others carry nearly the same, or because they rest."
+        )
         paragraphs.append(
             prose("Heads differ in worth. The most missed is ",
-                  part(most.head.name, f"head {most.head.name}"), f".{others} A head can be spare "
-                  "because it rests here, or because another head does the same.")
+                  part(most.head.name, f"head {most.head.name}"), f".{others}{spared}")
         )  # fmt: skip
     paragraphs.append(
         prose("Read this with care. The order was measured on this one sentence; another sentence "

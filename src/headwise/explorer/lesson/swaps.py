@@ -15,12 +15,12 @@ from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.choice import Choice
 from headwise.explorer.lesson.facts import (
     Facts,
-    ReadText,
+    LessonText,
     batch_steps,
     lesson_facts,
-    read_text,
+    read_lesson_text,
 )
-from headwise.explorer.lesson.prose import Prose, Run, join_runs, part, prose
+from headwise.explorer.lesson.prose import Prose, ProseRun, join_runs, part, prose
 from headwise.explorer.lesson.quiz import QuizQuestion, choice_question
 from headwise.explorer.lesson.token_text import percent, shown
 from headwise.head_table import HeadTable
@@ -39,7 +39,7 @@ class Swap:
     """The sentence with another word, read in the same head."""
 
     text: str
-    read: ReadText
+    read: LessonText
     weights: Float[Tensor, "row column"]
     aligned: list[tuple[int | None, int | None]]
     here: int
@@ -58,7 +58,7 @@ class Swap:
 
 def read_swap(facts: Facts, other: str) -> Swap | None:
     """The other sentence in the lesson's head; None if it lacks the followed word."""
-    read = read_text(facts.scored, other)
+    read = read_lesson_text(facts.scored, other)
     words = read.stage.words or read.stage.pieces
     aligned = align(
         [word.text.lower() for word in facts.words], [word.text.lower() for word in words]
@@ -98,7 +98,7 @@ class Pair:
 def read_pair(scored: ScoredModel, pair: BuiltinPair, table: HeadTable | None) -> Pair | None:
     """Both sentences of a pair, in the pair's head."""
     head = HeadId.parse(pair.head or "")
-    groups = read_text(scored, pair.text).groups
+    groups = read_lesson_text(scored, pair.text).groups
     choice = Choice(head.layer, head.head, groups[pair.source][0])
     facts = lesson_facts(scored, pair.text, choice, table)
     swap = read_swap(facts, pair.other)
@@ -138,7 +138,7 @@ def _swapped_words(facts: Facts, swap: Swap) -> tuple[int, Prose, Prose]:
             old = prose("nothing") if one is None else facts.word(one)
             new = prose("nothing")
             if other is not None:
-                new = [Run(shown(swap.words[other]), "word", f"other {other}")]
+                new = [ProseRun(shown(swap.words[other]), "word", f"other {other}")]
             return at, old, new
     return len(words), prose("nothing"), prose("nothing")
 
@@ -207,7 +207,7 @@ def _text(facts: Facts) -> str:
 
 def _without_target(runs: Prose) -> Prose:
     """Runs that light up nothing: their words are not in the picture."""
-    return [Run(run.text, run.kind) for run in runs]
+    return [ProseRun(run.text, run.kind) for run in runs]
 
 
 def _after_swap(swap: Swap, watched: int) -> float:
@@ -263,7 +263,6 @@ def _most_gained(pair: Pair) -> int:
 
 def swap_paragraphs(facts: Facts, swap: Swap | None, pair: Pair | None) -> list[Prose]:
     """Sentences on each swap, and on links, which prove nothing."""
-    special = next((at for at, word in enumerate(facts.words) if word.kind == "special"), None)
     paragraphs = []
     if pair is not None:
         new = _without_target(_swapped_words(pair.facts, pair.swap)[2])
@@ -277,11 +276,9 @@ def swap_paragraphs(facts: Facts, swap: Swap | None, pair: Pair | None) -> list[
             prose("Not every swap is as clear. In our sentence, write ", new, " for ", old, ": ",
                   _moves(facts, swap, _watched(facts, swap)))
         )  # fmt: skip
-    if swap is not None and special is not None:
+    if swap is not None:
         paragraphs.append(
-            prose(facts.word(special), " is not a word of the sentence. The model adds it to every "
-                  "text, and a head that finds little rests there. A link shows where a head "
-                  "looks. It does not prove that the model has understood what ",
-                  facts.word(facts.here), " means.")
+            prose("A link shows where a head looks. It does not prove that the model has "
+                  "understood what ", facts.word(facts.here), " means.")
         )  # fmt: skip
     return paragraphs

@@ -3,6 +3,8 @@
 In: Facts. Out: a LessonStep.
 """
 
+import math
+
 from torch import Tensor
 
 from headwise.explorer.lesson import figures
@@ -60,12 +62,12 @@ def _chosen_key(facts: Facts) -> int:
 
 def _match(products: Tensor, query: Tensor, key: Tensor, is_seen: bool) -> figures.MatchFigure:
     order = products.abs().argsort(descending=True, stable=True)[:TERMS].tolist()
-    largest = [
-        figures.ProductFigure(at + 1, float(query[at]), float(key[at]), float(products[at]))
-        for at in order
-    ]
+    largest = []
+    for at in order:
+        left, right = round(float(query[at]), 2), round(float(key[at]), 2)
+        largest.append(figures.ProductFigure(at + 1, left, right, round(left * right, 2)))
     score = float(products.sum())
-    rest = score - float(products[order].sum())
+    rest = round(score, 2) - math.fsum(each.product for each in largest)
     return figures.MatchFigure(is_seen, products.tolist(), largest, rest, score)
 
 
@@ -74,11 +76,16 @@ def _opening(facts: Facts, width: int, chosen: int, d_value: int) -> list[Prose]
     d_key = facts.call.queries.shape[-1]
     sizes = f"of {d_key} numbers" if d_key == d_value else f"of {d_key} and {d_value} numbers"
     split = [group for group in facts.text.groups if len(group) > 1]
-    pieces = prose()
     if facts.text.stage.groups and split:
         word = facts.word(facts.word_of[split[0][0]])
         pieces = prose(" (The model reads ", word, f" as {len(split[0])} ", term("pieces"),
-                       ". From here to step 4 you see pieces.)")  # fmt: skip
+                       ", also called tokens. From here to step 4 you see pieces.)")  # fmt: skip
+    elif facts.text.stage.groups:
+        pieces = prose(" (The model reads ", term("pieces"), ", also called tokens: words or "
+                       "parts of words. Here every word is one piece.)")  # fmt: skip
+    else:
+        pieces = prose(" (You see the text as the model reads it: in ", term("pieces"),
+                       ", also called tokens.)")  # fmt: skip
     if chosen == facts.position:
         match = prose("To see how well ", here, " matches itself, multiply its query by its key, ")
     else:
@@ -87,8 +94,9 @@ def _opening(facts: Facts, width: int, chosen: int, d_value: int) -> list[Prose]
                       part("key", f"key {chosen}"), " of ", there, ", ")  # fmt: skip
     return [
         prose("Where do the shares come from? The layer receives ", here,
-              f" as {width:,} numbers. From them, {facts.name} makes three short lists {sizes}.",
-              pieces),
+              f" as {width:,} numbers. From them, {facts.name} makes three short lists {sizes}. It "
+              "does so with three learned tables of numbers, the ", term("matrices"),
+              " Wq, Wk and Wv.", pieces),
         prose("The ", term("query"), " says what a piece is looking for. The ", term("key"),
               " says what it can be found by. The ", term("value"),
               " is what it hands over once it is found. Every piece has all three."),
@@ -99,21 +107,20 @@ def _opening(facts: Facts, width: int, chosen: int, d_value: int) -> list[Prose]
 
 def _product_question(facts: Facts, match: figures.MatchFigure, chosen: int) -> QuizQuestion:
     top = match.largest[0]
-    left, right = signed(top.query), signed(top.key)
-    # the learner multiplies the rounded numbers that are shown
-    answer = round(top.query, 2) * round(top.key, 2)
+    left, right, answer = signed(top.query), signed(top.key), top.product
     rough_left, rough_right = round(top.query * 2) / 2, round(top.key * 2) / 2
     return number_question(
         prose(f"By hand: number {top.number} of the query is {left}, and number {top.number} of "
               f"the key is {right}. What is their product?"),
-        round(answer, 2),
+        answer,
         hint=prose(f"Roughly: {few([rough_left])[1:-1]} {TIMES} {few([rough_right])[1:-1]} is "
                    f"{few([rough_left * rough_right])[1:-1]}. Two numbers of the same sign make a "
                    "product above zero."),
         why=prose(f"{left} {TIMES} {right} = {signed(answer)}. All "
                   f"{len(match.products)} products together make the dot product: "
-                  f"{signed(match.score, 1)}."),
+                  f"{signed(match.score)}."),
         tolerance=max(0.02, 0.03 * abs(answer)),
+        written=signed(answer),
     )  # fmt: skip
 
 
@@ -123,13 +130,13 @@ def _after(facts: Facts, queries: Tensor, keys: Tensor, chosen: int) -> list[Pro
     back = float(queries[chosen] @ keys[facts.position])
     paragraphs = [
         prose("The sum is large if query and key are large in the same places and with the same "
-              "sign. Nobody wrote these numbers. The tables (matrices) that turn a piece into its "
-              "query, key and value were learned in training.")
+              "sign. Nobody wrote these numbers: the tables Wq, Wk and Wv were learned in "
+              "training.")
     ]  # fmt: skip
     if abs(forward - back) > TIE * max(abs(forward), abs(back), 1.0):
         paragraphs.append(
             prose("Looking has a direction. The query of ", there, " with the key of ", here,
-                  f" makes {signed(back, 1)}, not {signed(forward, 1)}. Values play no part in who "
+                  f" makes {signed(back)}, not {signed(forward)}. Values play no part in who "
                   "looks where; they come in step 4.")
         )  # fmt: skip
     if facts.is_grouped:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
-from headwise.explorer.lesson.prose import Prose, Run, join_runs, prose, term
+from headwise.explorer.lesson.prose import Prose, ProseRun, join_runs, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question
 from headwise.explorer.lesson.swaps import (
     Pair,
@@ -28,6 +28,10 @@ from headwise.formats import format_count, join_words
 MAX_OPTIONS = 4
 MAX_HEADS = 3
 """Number of heads whose rows are averaged."""
+SHARP = 0.5
+"""Least share of a head's best word for the head to count as sharp."""
+BLUR = 0.05
+"""An average is blurred if its largest share is lower than the heads' by at least this much."""
 
 
 def why_many(facts: Facts, swap: Swap | None = None, pair: Pair | None = None) -> LessonStep:
@@ -57,15 +61,26 @@ def why_many(facts: Facts, swap: Swap | None = None, pair: Pair | None = None) -
 
 
 def sharp_heads(facts: Facts) -> list[int]:
-    """The followed head, and the heads that look most at other words, one for each word."""
+    """The followed head, and the heads that look most at other words, one for each word.
+
+    They are in the followed head's layer if it has enough sharp heads.
+    """
     mine = facts.names.index(facts.name)
-    chosen, taken = [mine], set(facts.ordinary_words(facts.every_row[mine])[:1])
-    roles = {facts.lead_role(facts.names[mine])}
     best: list[tuple[float, int, int]] = []
     for head, row in enumerate(facts.every_row):
         if head != mine and (words := facts.ordinary_words(row)):
             best.append((float(row[words[0]]), head, words[0]))
     best.sort(key=lambda each: (-each[0], each[1]))
+    layer = facts.layer_of[mine]
+    near = [each for each in best if facts.layer_of[each[1]] == layer and each[0] >= SHARP]
+    chosen = _one_for_each_word(facts, mine, near)
+    return chosen if len(chosen) == MAX_HEADS else _one_for_each_word(facts, mine, best)
+
+
+def _one_for_each_word(facts: Facts, mine: int, best: list[tuple[float, int, int]]) -> list[int]:
+    """The followed head, and the best heads for other words: share, head and word, in order."""
+    chosen, taken = [mine], set(facts.ordinary_words(facts.every_row[mine])[:1])
+    roles = {facts.lead_role(facts.names[mine])}
     for needs_role in (True, False):  # heads of different roles first
         for _, head, word in best:
             role = facts.lead_role(facts.names[head])
@@ -98,13 +113,14 @@ def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
     total, per_layer = sum(facts.layers.values()), sorted(set(facts.layers.values()))
     heads = f"{per_layer[0]}" if len(per_layer) == 1 else f"{per_layer[0]} to {per_layer[-1]}"
     layer, head = facts.call.layer, facts.head
+    special = _added_words(facts)
     first = prose(
         "To understand ", here, ", a model has to look at the other words. The part of a model "
         "that looks is called an ", term("attention head"), ". For every word, a head has 100% of "
         "attention to give away, and each word of the sentence gets a ", term("share"), " of it.",
     )  # fmt: skip
     layers = format_count(len(facts.layers), "layer")
-    stacked: list[str | Run] = (
+    stacked: list[str | ProseRun] = (
         [f"{heads} in its only ", term("layer")]
         if len(facts.layers) == 1
         else [
@@ -115,7 +131,8 @@ def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
     )
     which = prose(
         f"This model has {format_count(total, 'head')}: ", *stacked, ". The picture shows one of "
-        f"them: layer {layer}, head {head}, or {facts.name} for short. (Counting starts at 0.)",
+        f"them: layer {layer}, head {head}, or {facts.name} for short. (Layers and heads "
+        "are counted from 0, everything else from 1.)", *special,
     )  # fmt: skip
     if not is_swapped:
         return [first, which]
@@ -124,6 +141,23 @@ def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
         which,
         prose("Where will this head look from ", here, "? Decide, then press Look."),
     ]
+
+
+def _added_words(facts: Facts) -> Prose:
+    """The words that the model adds, and where heads rest."""
+    first, last = facts.added
+    if first and last:
+        runs = prose(" ", facts.word(0), " and ", facts.word(len(facts.words) - 1),
+                     " are not words; the model adds them to mark the beginning and the end."
+                     )  # fmt: skip
+    elif first or last:
+        side, at = ("beginning", 0) if first else ("end", len(facts.words) - 1)
+        runs = prose(" ", facts.word(at), f" is not a word; the model adds it to mark the {side}.")
+    else:
+        runs = prose()
+    if not first and not facts.is_causal:
+        return runs
+    return prose(runs, " A head that finds little often rests on ", facts.word(0), " (dashed).")
 
 
 def _self_or_word(facts: Facts, at: int) -> Prose:
@@ -200,14 +234,33 @@ def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]
             prose(f"{facts.names[head]} gives {percent(float(row[top]))} to ",
                   _self_or_word(facts, top))
         )  # fmt: skip
-    several = {2: "Two", 3: "Three"}[len(rows)]
+    several, tops = {2: "two", 3: "three"}[len(rows)], []
+    for head in sharp_heads(facts):
+        row = facts.every_row[head]
+        tops.append(float(row[next(iter(facts.ordinary_words(row)), int(row.argmax()))]))
+    mean = math.fsum(tops) / len(tops)
+    blur = (
+        f"To see what that costs, we average the {several} rows: no word gets more than "
+        f"{percent(average.largest)}, while the {several} heads give their favourite word "
+        f"{percent(mean)} on average."
+        if mean - average.largest >= BLUR
+        else f"The average of the {several} rows, in the picture, serves none of them exactly."
+    )
     return [
-        prose("A head can spend its 100% only once, but ", here, " needs several links at the same "
-              f"time. {several} heads share the work: ", join_runs(looks), "."),
-        prose(f"With a single head, one set of shares would have to do for all {several.lower()}. "
-              "It would be something like their average, and that is a blur: its largest share is "
-              f"{percent(average.largest)}, while the heads reach {percent(figure.mean_largest)} "
-              "on average. The average is like looking evenly at "
-              f"{math.exp(average.entropy):.1f} words, the heads like looking at "
-              f"{math.exp(figure.mean_entropy):.1f}. Several heads each stay sharp."),
+        prose("A head can spend its 100% only once. Other heads spend theirs elsewhere: from ",
+              here, ", ", join_runs(looks), f". {_when(facts)}"),
+        prose(f"With a single head, one row would have to serve for all of these. {blur} (A model "
+              "trained with one head would find its own compromise; this is only a picture of the "
+              "problem.)"),
     ]  # fmt: skip
+
+
+def _when(facts: Facts) -> str:
+    """Whether the heads of the average work at the same time."""
+    layers = sorted({facts.layer_of[head] for head in sharp_heads(facts)})
+    if len(layers) == 1:
+        return "They are in the same layer and work at the same time."
+    names = join_words([str(layer) for layer in layers])
+    if facts.num_heads == 1:
+        return f"They are in layers {names}, so they work one after the other."
+    return f"They are in layers {names}; step 5 shows heads that work at the same time."

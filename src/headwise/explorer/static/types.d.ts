@@ -8,10 +8,10 @@ export interface Aligned {
 export interface AnswerVerdict {
   is_right: boolean;
   is_over: boolean;
-  sentence: Run[];
-  why: Run[];
+  sentence: ProseRun[];
+  why: ProseRun[];
   right: number | number | null;
-  after: Run[][];
+  after: ProseRun[][];
 }
 
 export interface BuiltinPair {
@@ -127,7 +127,7 @@ export interface LayerFacts {
 }
 
 export interface LessonAnswer {
-  heading: Run[];
+  heading: ProseRun[];
   steps: StepTitle[];
   step: StepAnswer;
 }
@@ -313,8 +313,14 @@ export interface ProgressAnswer {
   waiting: number;
 }
 
+export interface ProseRun {
+  text: string;
+  kind: "text" | "term" | "word" | "part";
+  target: string;
+}
+
 export interface QuestionAnswer {
-  text: Run[];
+  text: ProseRun[];
   kind: "choice" | "number";
   options: string[];
 }
@@ -356,12 +362,6 @@ export interface RowFigure {
   entropy: number;
   largest: number;
   largest_word: number;
-}
-
-export interface Run {
-  text: string;
-  kind: "text" | "term" | "word" | "part";
-  target: string;
 }
 
 export interface SavedPage {
@@ -413,6 +413,7 @@ export interface ScoresFigure {
   weights: number[];
   leader: number;
   dragged: number;
+  change: number;
 }
 
 export interface ServedBy {
@@ -447,6 +448,7 @@ export interface SpareFigure {
   layers: string[];
   heads: SpareHeadFigure[];
   order: number[];
+  line: number | null;
   next: NextFigure[];
   last: number;
   together: TogetherFigure[];
@@ -484,8 +486,8 @@ export interface StepAnswer {
   name: string;
   title: string;
   minutes: number;
-  paragraphs: Run[][];
-  exercise: Run[];
+  paragraphs: ProseRun[][];
+  exercise: ProseRun[];
   question: QuestionAnswer;
   figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure;
 }

@@ -5,10 +5,14 @@
 
 import { svg } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
+import { counted, signed } from "./parts.js";
 import { Room } from "./room.js";
 
 const HEIGHT = 270;
 const BOX = { left: 52, right: 14, top: 40, bottom: 48 };
+
+/** @param {number} value */
+const shown = (value) => signed(value, Math.abs(value) >= 100 ? 0 : 2);
 
 export class Curve {
   /** @param {SpareFigure} f */
@@ -86,6 +90,24 @@ export class Curve {
       ),
     );
     const now = this.points[step + 1];
+    const end = this.points[this.points.length - 1];
+    const level = (/** @type {number} */ value, /** @type {string} */ text) => [
+      svg("line", {
+        class: "level",
+        x1: BOX.left,
+        x2: width - BOX.right,
+        y1: this.y(value),
+        y2: this.y(value),
+      }),
+      svg("text", { class: "level", x: width - BOX.right, y: this.y(value) - 6 }, text),
+    ];
+    const levels = [
+      ...level(
+        end.value,
+        `all ${end.count} silent: ${isShare ? percent(end.value) : shown(end.value)}`,
+      ),
+      ...(f.line === null ? [] : level(f.line, `our line: ${shown(f.line)}`)),
+    ];
     this.el.replaceChildren(
       svg("path", {
         class: "axis",
@@ -101,6 +123,7 @@ export class Curve {
         y2: HEIGHT - BOX.bottom,
       }),
       svg("circle", { class: "now", cx: this.x(now.count), cy: this.y(now.value), r: 6 }),
+      ...levels,
       ...ticks,
       svg("text", { class: "title", x: 0, y: 18 }, this.title),
       ...counts,
@@ -121,4 +144,12 @@ export class Curve {
       ),
     );
   }
+}
+
+/** By how many heads the slider of silent heads moves. @param {SpareFigure} f */
+export function stepsText(f) {
+  const counts = [0, ...f.together.map(({ count }) => count)];
+  const sizes = new Set(counts.slice(1).map((count, at) => count - counts[at]));
+  const [size] = sizes;
+  return sizes.size === 1 ? `steps of ${size}` : counted(f.together.length, "step");
 }

@@ -5,7 +5,7 @@
 /** @import {Lesson} from "./parts.js" */
 
 import { make } from "../stage/dom.js";
-import { bars, chip, largest, look, vars } from "./parts.js";
+import { bars, dot, largest, look, vars } from "./parts.js";
 import { LessonStage } from "./stage_part.js";
 
 /** Heads on the stage at a time. */
@@ -29,7 +29,7 @@ export function heads(f, lesson) {
   const top = largest(f.query);
   const slices = f.heads.map(({ head, columns }, at) => {
     const slice = make("button", { type: "button", class: "lesson-slice" });
-    slice.append(bars(f.query.slice(columns[0], columns[1]), top), chip(head, lesson));
+    slice.append(bars(f.query.slice(columns[0], columns[1]), top), dot(head, lesson));
     slice.append(make("span", {}, head.name.replace(/^.*(?=H)/, "")));
     slice.dataset.head = head.name;
     slice.dataset.part = `head ${head.name}`;

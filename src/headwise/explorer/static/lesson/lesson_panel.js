@@ -16,6 +16,7 @@ import { output } from "./output.js";
 import { look, vars } from "./parts.js";
 import { Outline, storeDone, storedDone } from "./outline.js";
 import { Question } from "./question.js";
+import { holdPlace } from "./place.js";
 import { lightUp, nodes, paragraph, plain } from "./runs.js";
 import { scores } from "./scores.js";
 import { SentenceForm } from "./sentence_form.js";
@@ -222,7 +223,6 @@ export class LessonPanel {
       make("p", { class: "lesson-where" }, ...nodes(heading), ` \u00b7 ${count}`),
       title,
       ...step.paragraphs.map((runs) => paragraph(runs, light)),
-      ...(step.name === "vectors" ? [this.outline.aside("by-hand")] : []),
     );
     this.rest.replaceChildren(this.question.el, this.after, this.outline.moves(steps, at));
     const note = place?.note ? [make("p", { class: "lesson-note" }, place.note)] : [];
@@ -259,8 +259,12 @@ export class LessonPanel {
       this.tried[key] = { answers, verdict };
       if (verdict.is_over) this.done[step.name] = verdict.is_right || Boolean(this.done[step.name]);
       storeDone(this.done);
-      if (this.answer && this.questionKey(this.answer.step) === key)
+      if (this.answer && this.questionKey(this.answer.step) === key) {
+        const { question } = this;
+        const hold = question ? holdPlace(question.el, question.verdict) : () => {};
         this.judge(this.answer.step, this.tried[key], true);
+        hold();
+      }
     } catch (error) {
       this.question?.say(api.sentence(/** @type {Error} */ (error)));
     }
@@ -287,6 +291,7 @@ export class LessonPanel {
     this.after?.replaceChildren(
       ...tried.verdict.after.map((runs) => paragraph(runs, light)),
       exercise,
+      ...(step.name === "output" ? [this.outline.aside("by-hand")] : []),
     );
     this.figure?.reveal(moves);
     document.body.dataset.answered = step.name;

@@ -94,10 +94,10 @@ export class Outline {
   /** @param {StepTitle[]} steps @param {number} at */
   moves(steps, at) {
     const back = make("button", { type: "button", class: "lesson-back" }, "Back");
-    const before = at < NUMBERED ? steps[at - 1] : steps[1];
+    const before = at < NUMBERED ? steps[at - 1] : steps[NUMBERED - 2];
     back.disabled = !before;
     back.addEventListener("click", () => before && this.go(before.name));
-    const after = at < NUMBERED - 1 ? steps[at + 1] : at === NUMBERED ? steps[2] : null;
+    const after = at < NUMBERED - 1 ? steps[at + 1] : at === NUMBERED ? steps[NUMBERED - 1] : null;
     const next = make("button", { type: "button", class: "lesson-forward" });
     if (after) {
       next.append(

@@ -6,7 +6,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { bars, chip, largest, look, number, segments, vars } from "./parts.js";
+import { bars, dot, largest, look, segments, vars } from "./parts.js";
 import { sentence } from "./sentence.js";
 
 /** @param {OutputFigure} f @param {Lesson} lesson */
@@ -28,7 +28,7 @@ export function output(f, lesson) {
     row.dataset.head = owner.head.name;
     row.dataset.part = `head ${owner.head.name}`;
     row.append(
-      chip(owner.head, lesson),
+      dot(owner.head, lesson),
       make("b", {}, owner.head.name),
       make("span", { class: "lesson-track" }, band),
       make("span", { class: "lesson-adds" }, make("i"), make("b")),
@@ -99,8 +99,7 @@ export function output(f, lesson) {
     const whole = (/** @type {number} */ value) => value.toLocaleString("en");
     said.textContent = isAfter
       ? `${head.name} has a part in ${whole(touched)} of ${whole(f.d_model)} numbers and adds ` +
-        `${percent(share)}. All heads${bias} make up the output; largest difference ` +
-        `${number(f.difference)}.`
+        `${percent(share)}. All heads${bias} make up the output.`
       : `${head.name} fills numbers ${whole(columns[0] + 1)} to ${whole(columns[1])}; ` +
         "no other head does.";
   }

@@ -79,6 +79,17 @@ export function chip(head, lesson) {
 }
 
 /**
+ * A head's colour as a dot, without its letter: roles come in the last step.
+ * @param {LessonHead} head
+ * @param {Lesson} lesson
+ */
+export function dot(head, lesson) {
+  const el = make("span", { class: "lesson-dot-of", "aria-hidden": "true" });
+  el.style.setProperty("--tone", look(head, lesson).tone);
+  return el;
+}
+
+/**
  * Buttons of which exactly one is pressed.
  * @param {string} label @param {string[]} texts @param {(at: number) => void} choose
  */

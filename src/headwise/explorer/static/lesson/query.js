@@ -94,6 +94,13 @@ export class Query {
       this.pill.setAttribute("aria-valuetext", `${this.words[at]}: cannot be seen`);
       return;
     }
+    if (Math.abs(scores[at] - f.scores[at]) > 1e-9) {
+      const by = temperature === 1 ? "" : ` \u00f7 ${temperature.toFixed(1)}`;
+      const said = `: score set by hand${by}, ${signed(now, 1)}`;
+      this.said.replaceChildren("meets the key of ", make("i", {}, this.words[at]), said);
+      this.pill.setAttribute("aria-valuetext", `${this.words[at]}: score ${signed(now, 1)}`);
+      return;
+    }
     const dot = signed(scores[at], 1);
     let sum = f.is_root
       ? `${dot} \u00f7 \u221a${f.d_key}`

@@ -8,19 +8,19 @@
 
 import { GROUNDS, ink, mix } from "../stage/colours.js";
 import { make } from "../stage/dom.js";
-import { isStill } from "../stage/motion.js";
 import { percent } from "../stage/numbers.js";
 import { Columns } from "./columns.js";
-import { look, pause, power, signed, vars, visible } from "./parts.js";
+import { look, power, signed, vars, visible } from "./parts.js";
 import { Query } from "./query.js";
 import { logitsOf, softmax, totalOf } from "./softmax.js";
+import { travel } from "./travel.js";
 import { temperature } from "./temperature.js";
 
 const TENTHS = 10;
-/** Milliseconds per key of the query's way, and for each of the two rows below. */
-const TIMES = { key: 220, row: 400 };
+/** How often all scores can be raised. */
+const MOST_RAISED = 3;
 
-class Scores {
+export class Scores {
   /** @param {ScoresFigure} f @param {Lesson} lesson */
   constructor(f, lesson) {
     this.f = f;
@@ -31,11 +31,17 @@ class Scores {
     this.step = 1 / f.scale;
     this.temperature = 1;
     this.isOpen = false;
+    /** By how much all scores were raised together. */
+    this.raised = 0;
+    /** Where a bar was grabbed. @type {{at: number, score: number} | null} */
+    this.grabbed = null;
     /** Pieces whose score the query has met. */
     this.met = f.scores.length;
     const seen = f.scaled.filter((value) => value !== null);
     this.low = Math.min(0, ...seen) - 1;
     this.high = Math.max(0, ...seen) + 1.5;
+    /** Scores at the two ends of the picture. */
+    this.range = [this.low, this.high];
     this.query = new Query(f, () => ({
       scores: this.scores,
       temperature: this.temperature,
@@ -45,11 +51,17 @@ class Scores {
     }));
     this.sum = make("span", { class: "lesson-quiet" });
     this.columns = this.makeColumns();
-    this.tools = temperature((value) => {
-      if (value === null) this.scores = [...f.scores];
-      this.temperature = value ?? 1;
-      this.draw();
-    });
+    this.tools = temperature(
+      (value) => {
+        if (value === null) {
+          this.scores = [...f.scores];
+          this.raised = 0;
+        }
+        this.temperature = value ?? 1;
+        this.draw();
+      },
+      f.softcap === null ? () => this.raise() : null,
+    );
     this.el = make(
       "div",
       { class: "lesson-scores" },
@@ -109,7 +121,7 @@ class Scores {
       if (!this.isOpen) return;
       cell.setPointerCapture(event.pointerId);
       cell.focus();
-      this.drag(at, event, cell);
+      this.grabbed = { at: this.along(event), score: this.scores[at] };
     });
     cell.addEventListener("pointermove", (event) => {
       if (cell.hasPointerCapture(event.pointerId)) this.drag(at, event, cell);
@@ -125,20 +137,24 @@ class Scores {
   }
 
   /**
-   * Drag to the nearest tenth.
+   * Drag in tenths, from where the bar was grabbed.
    * @param {number} at
    * @param {PointerEvent} event
    * @param {HTMLElement} cell
    */
   drag(at, event, cell) {
+    if (!this.grabbed) return;
     const box = cell.getBoundingClientRect();
-    const part = this.columns.isDown
-      ? (event.clientX - box.left) / box.width
-      : (box.bottom - event.clientY) / box.height;
-    const wanted = this.low + (this.high - this.low) * part;
-    const grain = 1 / TENTHS;
-    const now = Number(logitsOf(this.f, this.f.scores)[at]);
-    this.move(at, this.f.scores[at] + Math.round((wanted - now) / grain) * grain * this.step);
+    const part =
+      (this.along(event) - this.grabbed.at) / (this.columns.isDown ? box.width : box.height);
+    const [low, high] = this.range;
+    const by = part * (high - low) * this.temperature;
+    this.move(at, this.grabbed.score + (Math.round(by * TENTHS) / TENTHS) * this.step);
+  }
+
+  /** Place of the pointer along the bars, larger for larger scores. @param {PointerEvent} event */
+  along(event) {
+    return this.columns.isDown ? event.clientX : -event.clientY;
   }
 
   /** @param {number} at @param {KeyboardEvent} event */
@@ -159,8 +175,9 @@ class Scores {
 
   /** @param {number} at @param {number} score */
   move(at, score) {
-    const least = this.f.scores[at] - 12 * this.step;
-    const most = this.f.scores[at] + 12 * this.step;
+    const now = Number(logitsOf(this.f, this.f.scores)[at]);
+    const least = this.f.scores[at] + (this.low - now) * this.step;
+    const most = this.f.scores[at] + (this.high + this.raised - now) * this.step;
     this.scores[at] = Math.max(least, Math.min(most, score));
     this.query.at = at;
     this.draw();
@@ -170,7 +187,10 @@ class Scores {
     const { f, columns } = this;
     const logits = logitsOf(f, this.scores, this.temperature);
     const weights = softmax(logits, f.sink);
-    const most = Math.max(...logits.map((logit) => (logit === null ? -99 : logit)));
+    const seen = logits.filter((logit) => logit !== null);
+    const most = Math.max(...seen);
+    // A low temperature makes scores larger than the picture: then it shows more.
+    this.range = [Math.min(this.low, ...seen), Math.max(this.high, most + 0.5)];
     const theme = this.lesson.theme();
     const colour = look(f.place, this.lesson).colour;
     const first = logitsOf(f, f.scores);
@@ -205,7 +225,7 @@ class Scores {
     this.sum.textContent =
       f.sink === null ? `together ${power(total)}` : `together ${power(total)}, with the sink`;
     const isUsual = this.scores.every((score, at) => score === f.scores[at]);
-    this.tools.show(this.temperature, isUsual);
+    this.tools.show(this.temperature, isUsual, this.raised < MOST_RAISED);
     this.query.place();
     this.query.tell();
   }
@@ -217,8 +237,8 @@ class Scores {
   drawScore(at, logit, part, isMet, isLeader) {
     const cell = this.columns.items.score[at];
     if (logit === null) return;
-    const scale = (/** @type {number} */ value) =>
-      Math.max(0, Math.min(1, (value - this.low) / (this.high - this.low)));
+    const [low, high] = this.range;
+    const scale = (/** @type {number} */ value) => (value - low) / (high - low);
     const [from, to] = [Math.min(0, logit), Math.max(0, logit)].map(scale);
     vars(cell, { from: isMet ? from : scale(0), to: isMet ? to : scale(0), zero: scale(0) });
     cell.classList.toggle("is-negative", logit < 0);
@@ -231,34 +251,25 @@ class Scores {
     if (!this.isOpen) cell.setAttribute("aria-disabled", "true");
     else cell.removeAttribute("aria-disabled");
     cell.setAttribute("aria-valuemin", this.low.toFixed(1));
-    cell.setAttribute("aria-valuemax", this.high.toFixed(1));
+    cell.setAttribute("aria-valuemax", (this.high + this.raised).toFixed(1));
     cell.setAttribute("aria-valuenow", logit.toFixed(2));
     cell.setAttribute("aria-valuetext", `score ${text}, share ${(100 * part).toFixed(1)}%`);
   }
 
-  /** The query travels from key to key; then the powers, then the shares. */
-  async play() {
-    if (isStill()) return;
-    this.el.classList.add("before-power", "before-share");
-    for (let at = 0; at < this.words.length; at++) {
-      if (!this.el.isConnected || this.isOpen) break;
-      this.met = at + 1;
-      this.query.at = at;
-      this.draw();
-      await pause(TIMES.key);
-    }
-    this.met = this.words.length;
-    this.query.at = this.f.leader;
+  /** Raise every score by one: no share moves. */
+  raise() {
+    this.raised += 1;
+    this.scores = this.scores.map((score) => score + this.step);
     this.draw();
-    this.el.classList.remove("before-power");
-    await pause(TIMES.row);
-    this.el.classList.remove("before-share");
   }
 
+  /** The question is answered: show its solution. */
   open() {
+    const { f } = this;
     this.isOpen = true;
     this.met = this.words.length;
     this.tools.el.hidden = false;
+    if (f.change) this.move(f.dragged, f.scores[f.dragged] + f.change * this.step);
     this.draw();
   }
 }
@@ -272,7 +283,7 @@ export function scores(f, lesson) {
     shown: () => {
       row.columns.fit();
       row.query.place();
-      if (!row.isOpen) row.play();
+      if (!row.isOpen) travel(row);
     },
     light: () => row.draw(),
     destroy: () => row.columns.destroy(),

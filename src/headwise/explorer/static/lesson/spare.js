@@ -6,7 +6,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { Curve } from "./curve.js";
+import { Curve, stepsText } from "./curve.js";
 import { chip, counted, look, number, pause, vars } from "./parts.js";
 import { LessonStage } from "./stage_part.js";
 
@@ -105,7 +105,7 @@ export function spare(f, lesson) {
     const label = make(
       "label",
       { for: "lesson-silent" },
-      "Silence together, the least missed first",
+      `Silence together, the least missed first, in ${stepsText(f)}`,
     );
     return make("div", { class: "lesson-tools" }, label, range);
   }
@@ -198,7 +198,10 @@ export function spare(f, lesson) {
         ? `${counted(/** @type {TogetherFigure} */ (found).count, "head")} silent. `
         : "";
     said.replaceChildren(make("strong", {}, name || many), value(found));
-    if (alone !== null) said.append(` Rank ${f.heads[alone].rank} of ${f.heads.length}.`);
+    if (alone !== null)
+      said.append(
+        ` Number ${f.heads[alone].rank} of ${f.heads.length}, counted from the most missed.`,
+      );
     else said.append(...randomText(/** @type {TogetherFigure} */ (found)));
   }
 

@@ -63,18 +63,18 @@ export class LessonStage {
    * @returns {PictureHead}
    */
   head(head, row) {
-    const { role, letter, colour } = look(head, this.lesson);
-    return { name: head.name, role, letter, colour, mark: "", row, isOff: false };
+    const { role, colour } = look(head, this.lesson);
+    return { name: head.name, role, letter: head.name, colour, mark: "", row, isOff: false };
   }
 
   /** @param {Shown} shown */
   show(shown) {
-    /** @type {Record<string, number>} */
-    const seen = {};
-    const heads = shown.heads.map((head) => {
-      const turn = (seen[head.role ?? ""] = (seen[head.role ?? ""] ?? 0) + 1);
-      return { ...head, mark: turn > 1 ? String(turn) : "" };
-    });
+    const layers = new Set(shown.heads.map(({ name }) => name.slice(0, name.lastIndexOf("H"))));
+    const heads = shown.heads.map((head) => ({
+      ...head,
+      letter: layers.size > 1 ? head.name : head.name.slice(head.name.lastIndexOf("H")),
+    }));
+    this.el.classList.toggle("is-named", heads.length > 1);
     this.shown = { ...shown, heads };
     this.hovered = null;
     this.draw();

@@ -125,8 +125,15 @@ export function vectors(f, lesson) {
       "table",
       { class: "lesson-terms" },
       ...rows,
-      ...(rest > 0 ? [line(`the ${counted(rest, "other product")}`, signed(match.rest))] : []),
-      line("dot product", isAsked ? "?" : signed(match.score, 1), "is-sum"),
+      ...(rest > 0 || Math.abs(match.rest) >= 0.005
+        ? [
+            line(
+              rest > 0 ? `the ${counted(rest, "other product")}` : "rounding",
+              signed(match.rest),
+            ),
+          ]
+        : []),
+      line("dot product", isAsked ? "?" : signed(match.score), "is-sum"),
     );
   }
 

@@ -9,7 +9,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent, points } from "../stage/numbers.js";
-import { chip, segments } from "./parts.js";
+import { dot, segments } from "./parts.js";
 import { LessonStage } from "./stage_part.js";
 
 /** @param {WhyManyFigure} f @param {Lesson} lesson */
@@ -82,7 +82,7 @@ export function whyMany(f, lesson) {
   function caption() {
     const shown = view === "pair" && pair ? pair.head : head;
     const name = make("strong", {}, shown.name);
-    const mark = chip(shown, lesson);
+    const mark = dot(shown, lesson);
     if (view === "several")
       return [
         make("strong", {}, `${f.rows.length} heads`),
@@ -133,7 +133,7 @@ export function whyMany(f, lesson) {
 
   /** The row that one head would need, under the words of the stage. */
   function drawAverage() {
-    const { weights, largest, entropy } = f.average;
+    const { weights, largest } = f.average;
     const cells = weights.map((weight, at) => {
       const cell = make(
         "span",
@@ -153,12 +153,12 @@ export function whyMany(f, lesson) {
     average.replaceChildren(
       make("p", {}, make("strong", {}, "Their average"), " one row for all of them"),
       make("div", { class: "lesson-average-row" }, ...cells),
-      make("p", { class: "lesson-measure" }, ...measures(f.rows, largest, entropy)),
+      make("p", { class: "lesson-measure" }, ...measures(f.rows, largest)),
     );
   }
 
-  /** @param {RowFigure[]} rows @param {number} largest @param {number} entropy */
-  const measures = (rows, largest, entropy) => [
+  /** @param {RowFigure[]} rows @param {number} largest */
+  const measures = (rows, largest) => [
     "Largest share: ",
     ...rows.flatMap((row) => [
       row.head ? `${row.head.name} ` : "",
@@ -167,11 +167,7 @@ export function whyMany(f, lesson) {
     ]),
     "average ",
     make("b", {}, percent(largest)),
-    ". Entropy: heads ",
-    make("b", {}, f.mean_entropy.toFixed(2)),
-    ", average ",
-    make("b", {}, entropy.toFixed(2)),
-    " nats.",
+    ".",
   ];
 
   draw();
