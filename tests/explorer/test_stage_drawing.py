@@ -263,7 +263,12 @@ def test_a_long_text_is_a_window_with_tabs(chrome: Browser, address: str) -> Non
         page.evaluate("window.state.locked = 300; window.draw()")
         tab = page.locator(".hw-tab")
         expect(tab).to_have_text(re.compile(r"^word0 100%, \d\d lines up$"))
-        assert page.evaluate("document.querySelector('.hw-window').scrollTop") > 1000
+        scrolled = page.evaluate("document.querySelector('.hw-window').scrollTop")
+        assert scrolled > 1000 and scrolled % 112 == 0  # whole lines
+        expect(page.locator(".hw-more-above")).to_have_text(f"{scrolled // 112} more lines")
+        page.evaluate("document.querySelector('.hw-window').scrollTop += 50")
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.querySelector('.hw-window').scrollTop") % 112 == 0
         tab.click()
         assert page.evaluate("window.events").pop() == ["go", 0]
         assert page.evaluate("document.querySelector('.hw-window').scrollTop") == 0

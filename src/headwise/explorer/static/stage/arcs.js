@@ -213,6 +213,7 @@ function inWindow(all, side, picture, layout, measure) {
     share: end.plan.share,
     away: end[far].line - end[hub].line,
     colour: colourOf(end.plan, side.heads[end.plan.slot], picture),
+    x: end[hub].x + end[hub].w / 2,
   }));
   const unit = layout.shape === "vertical" ? "word" : "line";
   const tabs = placeTabs(asked, view, layout.width, unit, measure);

@@ -141,7 +141,7 @@ export class Stage {
       this.layers[side].colour(states, side === 0 ? picture.locked : null);
     });
     if (scene.columns) this.columnLayer.colour(scene.columns, null);
-    if (this.window.isOpen) this.window.show(scene.tabs);
+    if (this.window.isOpen) this.window.show(scene.tabs, layout.view);
     this.on.scroll?.(this.window.inSight(layout, this.unit));
   }
 

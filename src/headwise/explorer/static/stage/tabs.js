@@ -27,13 +27,16 @@ import { percent } from "./numbers.js";
  * @property {number | null} share
  * @property {number} away lines from the chosen word (or from the window), below is positive
  * @property {string} colour
+ * @property {number} [x] of the chosen word: a tab close to it keeps the arc off the text
  */
 
 /** Height of a tab, and the space between two. */
 export const TAB = { height: 24, apart: 6 };
-/** Widest tab, and rows of tabs at one edge. */
+/** Widest tab, and rows of tabs at one edge: between lines there is room for one. */
 const WIDEST = 240;
-const ROWS = 3;
+const ROWS = { line: 1, word: 3 };
+/** Width at the edge's right end that says how much is out of sight. */
+const COUNT = 110;
 
 /**
  * Whether a word is in sight.
@@ -62,10 +65,11 @@ function restOf(share, away, unit) {
  * @param {boolean} isAbove
  * @param {View} view
  * @param {number} width of the stage
+ * @param {number} rows
  * @returns {Rect | null}
  */
-function freePlace(taken, x, w, isAbove, view, width) {
-  for (let row = 0; row < ROWS; row++) {
+function freePlace(taken, x, w, isAbove, view, width, rows) {
+  for (let row = 0; row < rows; row++) {
     const step = row * (TAB.height + 2);
     const y = isAbove ? view.top + step : view.bottom - TAB.height - step;
     const inRow = taken.filter((other) => other.y === y);
@@ -94,13 +98,15 @@ function freePlace(taken, x, w, isAbove, view, width) {
  */
 export function placeTabs(far, view, width, unit, measure) {
   /** @type {Rect[]} */
-  const taken = [];
-  return far.map(({ box, word, share, away, colour }) => {
+  const taken = [view.top, view.bottom - TAB.height].map((y) => {
+    return { x: width - COUNT, y, w: COUNT, h: TAB.height };
+  });
+  return far.map(({ box, word, share, away, colour, x = box.x + box.w / 2 }) => {
     const rest = restOf(share, away, unit);
     const text = measure.word(word, 15, true) + measure.label(rest, 13);
     const w = Math.min(WIDEST, Math.ceil(text) + 22);
     const isAbove = box.y < view.top;
-    const rect = freePlace(taken, box.x + box.w / 2, w, isAbove, view, width);
+    const rect = freePlace(taken, x, w, isAbove, view, width, ROWS[unit]);
     if (!rect) return null;
     taken.push(rect);
     return { at: box.at, word, rest, colour, isAbove, rect };

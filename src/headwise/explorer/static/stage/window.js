@@ -15,8 +15,8 @@ export const LONG = 60;
 /** Lines, or words one below the other, in the window. */
 const LINES = 3;
 const WORDS = 12;
-/** Room above the first line of the window and below its last. */
-const ROOM = { above: 30, below: 8 };
+/** Room above the first line of the window, and for tabs below its last, with the gap of lines. */
+const ROOM = { above: 46, below: 24 };
 
 /** @param {number} units 1/16 rem */
 const rem = (units) => `${units / 16}rem`;
@@ -55,8 +55,18 @@ export class TextWindow {
     this.place = place;
     this.content = content;
     this.tabs = make("div", { class: "hw-tabs" });
-    this.content.append(this.tabs);
+    this.stops = make("div", { class: "hw-stops" });
+    this.content.append(this.tabs, this.stops);
+    const [above, below] = ["above", "below"].map((side) =>
+      make("p", { class: `hw-more hw-more-${side}`, hidden: true }),
+    );
+    this.more = { above, below };
+    this.place.prepend(above);
+    this.place.append(below);
+    /** @type {number[]} Tops of lines. */
+    this.lines = [];
     this.isOpen = false;
+    this.unit = "line";
     this.height = 0;
     this.tabs.addEventListener("click", (event) => {
       const tab = event.target instanceof Element ? event.target.closest("button") : null;
@@ -76,8 +86,23 @@ export class TextWindow {
     this.place.classList.toggle("hw-window", this.isOpen);
     this.place.style.height = rem(this.height);
     Object.assign(this.content.style, { width: rem(layout.width), height: rem(layout.height) });
-    if (!this.isOpen) this.place.scrollTop = 0;
-    if (!this.isOpen) this.tabs.replaceChildren();
+    const above = layout.shape === "vertical" ? 4 : ROOM.above;
+    const tops = layout.decks.flatMap(({ rows }) => rows.flatMap((box) => (box ? [box.y] : [])));
+    this.lines = this.isOpen ? [...new Set(tops)] : [];
+    this.unit = layout.shape === "vertical" ? "word" : "line";
+    const stops = this.lines.map((y) => {
+      const stop = make("i", {});
+      stop.style.top = rem(Math.max(0, y - above));
+      return stop;
+    });
+    this.stops.replaceChildren(...stops);
+    const last = this.lines.at(this.unit === "line" ? -LINES : -WORDS) ?? 0;
+    const room = this.isOpen ? last - above + this.height - layout.height : 0;
+    this.content.style.marginBottom = rem(Math.max(0, room));
+    if (this.isOpen) return;
+    this.place.scrollTop = 0;
+    this.tabs.replaceChildren();
+    this.more.above.hidden = this.more.below.hidden = true;
   }
 
   /**
@@ -103,8 +128,23 @@ export class TextWindow {
     this.place.scrollTop = windowTop(box, layout) * unit;
   }
 
-  /** @param {Tab[]} tabs */
-  show(tabs) {
+  /** Say how many lines are out of sight. @param {View} view */
+  #count({ top, bottom }) {
+    const counts = {
+      above: this.lines.filter((y) => y < top - 6).length,
+      below: this.lines.filter((y) => y > bottom - 6).length,
+    };
+    for (const side of /** @type {("above" | "below")[]} */ (["above", "below"])) {
+      const count = counts[side];
+      const text = `${count} more ${this.unit}${count === 1 ? "" : "s"}`;
+      this.more[side].hidden = !count;
+      if (this.more[side].textContent !== text) this.more[side].textContent = text;
+    }
+  }
+
+  /** @param {Tab[]} tabs @param {View | null} view */
+  show(tabs, view) {
+    if (view) this.#count(view);
     this.tabs.replaceChildren(
       ...tabs.map(({ at, word, rest, colour, isAbove, rect }) => {
         const where = isAbove ? "hw-tab-above" : "hw-tab-below";
