@@ -99,7 +99,7 @@ export function notebookHost(model, state, el) {
     long: longText(questions),
     job: null,
     refresh: null,
-    save,
+    save: saveFile,
     savePage: async () => {
       const { value } = await questions.ask("page", { swap: state.get("swap") || null });
       const { name, page } = /** @type {{name: string, page: string}} */ (value);
