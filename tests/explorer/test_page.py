@@ -88,6 +88,8 @@ def test_the_words_are_painted_before_the_model_answers(chrome: Browser, site: s
         page.goto(f"{site}#text=Some+other+words", wait_until="commit")
         expect(page.locator("#first-words")).to_have_text("Some other words ")
         expect(page.locator("#status")).to_have_text("Loading the model")
+        places = page.locator("#first-words span")
+        assert len({box["y"] for each in places.all() if (box := each.bounding_box())}) == 1
         paints = "performance.getEntriesByType('paint').map((entry) => entry.startTime)"
         until(page, f"{paints}.length > 0")
         assert min(page.evaluate(paints)) < 1000

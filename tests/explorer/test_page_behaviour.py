@@ -91,6 +91,7 @@ def test_a_click_locks_a_word_and_a_second_click_or_escape_unlocks_it(page: Page
 def test_a_hovered_cell_of_the_map_shows_its_row_and_one_arc(page: Page) -> None:
     page.mouse.move(*cell(page, 4, 6))
     headline(page, "cross looks at street, 60%")
+    expect(page.locator(".hv-bars")).to_have_count(0)
     until(page, "document.querySelectorAll('.hw-arc:not(.hw-arc-faint)').length === 1")
     page.mouse.click(*cell(page, 4, 6))
     hash_has(page, word="4")

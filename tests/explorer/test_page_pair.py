@@ -102,6 +102,12 @@ def test_a_word_is_swapped_in_place(chrome: Browser, site: str) -> None:
         word(page, 11).click()
         field = page.get_by_role("textbox", name="Replace tired with")
         expect(field).to_be_focused()
+        place, before, after = (
+            each.bounding_box() or {"x": math.nan, "width": 0}
+            for each in (field, *(word(page, at).locator(".hw-pill") for at in (10, 12)))
+        )
+        assert before["x"] + before["width"] <= place["x"] + 1, "neighbours stay in sight"
+        assert place["x"] + place["width"] <= after["x"] + 1
         page.keyboard.type("wide")
         page.keyboard.press("Enter")
         headline(page, "With wide, it looks less at animal")
