@@ -18,6 +18,8 @@ import { landings, starts } from "./ports.js";
 
 /** Space between a word and the arcs at its side, on a phone. */
 const BESIDE = { start: 13, end: 13 };
+/** An arc to a tab turns so close to it that it stays between tab and words. */
+const TO_TAB = 14;
 /** @param {Rect} box */
 const middle = (box) => ({ x: box.x + box.w / 2, y: box.y + box.h / 2 });
 
@@ -124,10 +126,11 @@ function sideCurve({ source, target, arrow }, from, to, { left, right, extent, l
  * @param {Deck} deck
  */
 function lineCurve({ source, target, arrow }, from, to, deck) {
+  const last = deck.columns[target.at] === target ? undefined : TO_TAB;
   if (target.y < source.y) {
-    return bend({ x: from, y: source.y - 1 }, { x: to, y: footOf(target, deck) }, arrow);
+    return bend({ x: from, y: source.y - 1 }, { x: to, y: footOf(target, deck) }, arrow, last);
   }
-  return bend({ x: from, y: footOf(source, deck) }, { x: to, y: target.y - 2 }, arrow);
+  return bend({ x: from, y: footOf(source, deck) }, { x: to, y: target.y - 2 }, arrow, last);
 }
 
 /**

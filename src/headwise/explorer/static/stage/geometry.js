@@ -94,9 +94,10 @@ export function arch(from, to, edge, height, arrow, isBelow = false) {
  * @param {Point} start
  * @param {Point} tip
  * @param {number} arrow length of the arrowhead
+ * @param {number} [last] how far before its end a long one turns
  * @returns {Curve}
  */
-export function bend(start, tip, arrow) {
+export function bend(start, tip, arrow, last = LEAST_REACH) {
   const sign = Math.sign(tip.y - start.y) || 1;
   const dy = Math.abs(tip.y - start.y);
   const reach = Math.max(0.5 * dy, LEAST_REACH);
@@ -104,7 +105,7 @@ export function bend(start, tip, arrow) {
   return {
     start,
     one: { x: start.x, y: start.y + sign * (isFar ? dy - 10 : reach) },
-    two: { x: tip.x, y: tip.y - sign * (isFar ? LEAST_REACH : reach) },
+    two: { x: tip.x, y: tip.y - sign * (isFar ? last : reach) },
     end: { x: tip.x, y: tip.y - sign * (arrow - INTO) },
     tip,
     axis: "y",

@@ -29,7 +29,7 @@ const rem = (units) => `${units / 16}rem`;
  */
 export function windowHeight(layout, count) {
   const isVertical = layout.shape === "vertical";
-  const most = isVertical ? WORDS * layout.pitch : LINES * layout.pitch + ROOM.below;
+  const most = (isVertical ? WORDS : LINES) * layout.pitch + ROOM.below;
   return count > LONG && layout.shape !== "line" && layout.height > most ? most : null;
 }
 
