@@ -66,6 +66,7 @@ def test_fingers_step_through_layers_and_heads(chrome: Browser, site: str) -> No
 
 def test_a_narrower_window_shows_findings_first(chrome: Browser, site: str) -> None:
     with page_at(chrome, site, size=MIDDLE) as page:
+        page.wait_for_selector("body[data-head]")
         order = page.evaluate(ORDER)
         assert order.index("hv-findings") < order.index("hv-map-panel")
         places = tops(page)[:-4]
