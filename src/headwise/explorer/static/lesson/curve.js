@@ -91,7 +91,7 @@ export class Curve {
     );
     const now = this.points[step + 1];
     const end = this.points[this.points.length - 1];
-    const level = (/** @type {number} */ value, /** @type {string} */ text) => [
+    const level = (/** @type {number} */ value, /** @type {string} */ text, isLeft = false) => [
       svg("line", {
         class: "level",
         x1: BOX.left,
@@ -99,12 +99,22 @@ export class Curve {
         y1: this.y(value),
         y2: this.y(value),
       }),
-      svg("text", { class: "level", x: width - BOX.right, y: this.y(value) - 6 }, text),
+      svg(
+        "text",
+        {
+          class: "level",
+          x: isLeft ? BOX.left + 10 : width - BOX.right,
+          y: this.y(value) - 6,
+          "text-anchor": isLeft ? "start" : "end",
+        },
+        text,
+      ),
     ];
     const levels = [
       ...level(
         end.value,
         `all ${end.count} silent: ${isShare ? percent(end.value) : shown(end.value)}`,
+        f.unit === "cosine" || isShare,
       ),
       ...(f.line === null ? [] : level(f.line, `our line: ${shown(f.line)}`)),
     ];

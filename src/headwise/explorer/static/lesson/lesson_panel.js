@@ -100,9 +100,7 @@ export class LessonPanel {
 
   /** The step that is asked for, with the sentence and the word that it follows. */
   body() {
-    const { host } = this.page,
-      { text } = this;
-    const { pair } = this.about;
+    const [{ host }, { pair }, text] = [this.page, this.about, this.text];
     const [, layer, head, position] = /^L(\d+)H(\d+)-(\d+)$/.exec(host.get("follow")) ?? [];
     const known = pair?.text === text ? pair.other : null;
     return {
@@ -134,7 +132,7 @@ export class LessonPanel {
         : "The model reads the sentence for the lesson \u2026";
     const slow = setTimeout(() => {
       if (!isOther && !isMoved) return;
-      this.tell(why);
+      this.tell(why, body.step);
       this.count(mine.signal);
     }, SLOW);
     try {
@@ -148,13 +146,15 @@ export class LessonPanel {
     }
   }
 
-  /** @param {string} text */
-  tell(text) {
+  /** @param {string} text @param {string} [of] name of the step that is awaited */
+  tell(text, of = "") {
     this.figure?.destroy?.();
     this.figure = null;
     this.drawn.replaceChildren();
     this.rest.replaceChildren();
-    this.prose.replaceChildren(make("p", { class: "lesson-wait", role: "status" }, text));
+    const step = this.outline.steps.find(({ name }) => name === of);
+    const wait = make("p", { class: "lesson-wait", role: "status" }, text);
+    this.prose.replaceChildren(...(step ? [make("h2", {}, step.title), wait] : [wait]));
   }
 
   /** Count the runs of a step that takes time, until it has come. @param {AbortSignal} signal */
@@ -165,7 +165,7 @@ export class LessonPanel {
     while (counter.isConnected && !signal.aborted) {
       const answer = await api.get("/api/progress").catch(() => ({}));
       const { stage, done, total } = /** @type {Partial<ProgressAnswer>} */ (answer);
-      counter.textContent = total ? `${stage}: ${done} of ${total}` : "";
+      counter.textContent = total ? `${stage}: run ${done} of ${total}` : "";
       await new Promise((resolve) => void setTimeout(resolve, SLOW));
     }
   }

@@ -74,7 +74,6 @@ export class LessonStage {
       ...head,
       letter: layers.size > 1 ? head.name : head.name.slice(head.name.lastIndexOf("H")),
     }));
-    this.el.classList.toggle("is-named", heads.length > 1);
     this.shown = { ...shown, heads };
     this.hovered = null;
     this.draw();
