@@ -157,7 +157,13 @@ def _added_words(facts: Facts) -> Prose:
         runs = prose()
     if not first and not facts.is_causal:
         return runs
-    return prose(runs, " A head that finds little often rests on ", facts.word(0), " (dashed).")
+    return prose(
+        runs,
+        " A head that finds little often rests on ",
+        "" if first else "the first word, ",
+        facts.word(0),
+        " (dashed).",
+    )
 
 
 def _self_or_word(facts: Facts, at: int) -> Prose:
