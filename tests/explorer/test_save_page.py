@@ -32,11 +32,14 @@ MODULES = {
 import { twice as double, Thing } from "./second.js";
 import * as all from "../third.js";
 import {
+  MORE,
+  OTHER,
   SIZE,
 } from "../third.js";
 
 // a comment with import { x } from "y";
-export const result = `${double(SIZE)} ${all.name()} ${new Thing().size} "/* kept */"`;
+const sum = OTHER + MORE.a[1] + all.OTHER;
+export const result = `${double(SIZE)} ${sum} ${all.name()} ${new Thing().size} "/* kept */"`;
 export async function later() {
   return result; // kept: a comment after code
 }
@@ -50,7 +53,9 @@ export const twice = (value) => `${name}
   ${2 * value}`;
 """,
     "third.js": b"""const hidden = "third";
-export const SIZE = 7;
+export const SIZE = 7,
+  OTHER = 11,
+  MORE = { a: [1, 2], b: "3, 4" };
 export function name() {
   return hidden;
 }
@@ -103,6 +108,9 @@ def test_modules_that_cannot_be_joined_are_named() -> None:
     }
     with pytest.raises(AssertionError, match=r"one\.js -> two\.js -> one\.js"):
         join_modules(circle, "one.js")
+    missing = {"one.js": b'import { b } from "./two.js";\n', "two.js": b"export const a = 1;\n"}
+    with pytest.raises(AssertionError, match=r"two\.js does not export b"):
+        join_modules(missing, "one.js")
     for line in ('export * from "./x.js";', "export default 3;", 'import "./x.js";'):
         with pytest.raises(AssertionError, match=re.escape(line)):
             join_modules({"one.js": f"{line}\n".encode()}, "one.js")

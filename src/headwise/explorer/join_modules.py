@@ -7,7 +7,7 @@ of different modules do not collide. Comments on lines of their own are left out
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 IMPORT = re.compile(
     r"^import\s+(?:\{(?P<names>[^}]*)\}|\*\s+as\s+(?P<all>[\w$]+))\s+from\s+\"(?P<path>[^\"]+)\";$",
@@ -30,7 +30,11 @@ def join_modules(files: Mapping[str, bytes], entry: str) -> str:
     """
     order: dict[str, None] = {}
     _visit(files, entry, order, ())
-    return "".join(_wrap(files, path) for path in order)
+    wanted: dict[str, set[str]] = {path: set() for path in order}
+    for path in order:
+        for target, names in _imports(path, _source(files, path)):
+            wanted[target] |= names
+    return "".join(_wrap(path, _source(files, path), wanted[path]) for path in order)
 
 
 def module_name(path: str) -> str:
@@ -50,8 +54,8 @@ def _visit(
         raise AssertionError(f"modules import each other: {' -> '.join([*above, path])}")
     if path in order:
         return
-    for found in IMPORT.finditer(_source(files, path)):
-        _visit(files, _target(path, found["path"]), order, (*above, path))
+    for target, _ in _imports(path, _source(files, path)):
+        _visit(files, target, order, (*above, path))
     order[path] = None
 
 
@@ -70,7 +74,17 @@ def _source(files: Mapping[str, bytes], path: str) -> str:
     return INDENTATION.sub("", source)
 
 
-def _wrap(files: Mapping[str, bytes], path: str) -> str:
+def _imports(path: str, source: str) -> Iterator[tuple[str, set[str]]]:
+    """Each module that a module imports, and the names that it uses of it."""
+    for found in IMPORT.finditer(source):
+        if found["all"]:
+            names = set(re.findall(rf"\b{re.escape(found['all'])}\.([\w$]+)", source))
+        else:
+            names = {AS.split(name.strip())[0] for name in found["names"].split(",")} - {""}
+        yield _target(path, found["path"]), names
+
+
+def _wrap(path: str, source: str, wanted: set[str]) -> str:
     """A module as a constant: the result of a function that returns its exports."""
     exports: list[str] = []
 
@@ -85,8 +99,12 @@ def _wrap(files: Mapping[str, bytes], path: str) -> str:
         exports.append(found["name"])
         return ""
 
-    body = EXPORT.sub(keep, IMPORT.sub(bind, _source(files, path)))
+    body = EXPORT.sub(keep, IMPORT.sub(bind, source))
     if other := OTHER.search(body):
         raise AssertionError(f"{path} has a line that cannot be joined: {other[0]}")
+    for name in sorted(wanted.difference(exports)):  # one statement may export several constants
+        if not re.search(rf",\n[ \t]*{re.escape(name)} = ", body):
+            raise AssertionError(f"{path} does not export {name}, which another module imports")
+        exports.append(name)
     result = f"return {{ {', '.join(exports)} }};"
     return f"const {module_name(path)} = (() => {{\n{body.strip()}\n{result}\n}})();\n"
