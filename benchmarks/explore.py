@@ -33,7 +33,7 @@ from headwise.reading.python_manual import manual_texts
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = (300, 2048)
-SAVED_LENGTHS = (64, 256)
+SAVED_LENGTHS = (64, 126, 256)
 BERTVIZ_TOKENS = 128
 CLIENTS, SECONDS = 20, 60
 CLICKS = 7
@@ -288,10 +288,12 @@ def main() -> None:
         record["load"] = load(address, pid, texts)
         print(record["load"])
     record["saved"] = saved_sizes(given.model, tokenizer)
+    place = RESULTS / f"explore-{given.model}.json"
     if given.bertviz:
         record["bertviz"] = bertviz(given.bertviz, given.model)
         print(record["bertviz"])
-    place = RESULTS / f"explore-{given.model}.json"
+    elif place.is_file():  # the size of its page does not depend on headwise
+        record["bertviz"] = json.loads(place.read_text("utf-8")).get("bertviz")
     place.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
