@@ -39,7 +39,7 @@ class Picture:
 
 
 PICTURES = (
-    Picture("explore_minilm", "minilm", {}, 945, "#heads .hv-grid"),
+    Picture("explore_minilm", "minilm", {}, 968, "#heads .hv-grid"),
     Picture("explore_pair", "minilm", {"swap": OTHER_BUILTIN_TEXT}, 850, ".hv-rank h2"),
     Picture("explore_lesson", "minilm", {"panel": "lesson", "step": "scores"}, 900, "#lesson h2"),
 )
