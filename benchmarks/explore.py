@@ -106,7 +106,7 @@ def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
     for head in heads:
         page.evaluate("document.body.dataset.head = ''")
         start = time.perf_counter()
-        page.click(f"#heads [data-head={head}]")
+        page.click(f"#heads .hv-head[data-head={head}]")
         until(page, f"document.body.dataset.head === '{head}'")
         clicks.append(1000 * (time.perf_counter() - start))
         page.wait_for_timeout(1500)

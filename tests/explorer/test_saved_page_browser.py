@@ -71,7 +71,7 @@ def test_a_saved_page_prints_the_shares_of_the_live_page(
         for page in (live, saved):
             labels = {}
             for head in heads:
-                page.locator(f"[data-head={head}]").first.click()
+                page.locator(f".hv-head[data-head={head}]").click()
                 shows(page, head)
                 settle(page)  # words are named once the picture rests
                 labels[head] = page.evaluate(LABELS)
@@ -91,9 +91,9 @@ def test_words_maps_grid_and_back_work(chrome: Browser, folder: Path) -> None:
         expect(heading).to_have_text("it looks at animal")
         page.locator("[data-word='4']").click()
         until(page, "location.hash === '#word=4'")
-        page.locator("[data-head=L0H2]").click()
+        page.locator(".hv-head[data-head=L0H2]").click()
         shows(page, "L0H2")
-        page.locator("[data-head=L3H1]").click(modifiers=["Shift"])
+        page.locator(".hv-head[data-head=L3H1]").click(modifiers=["Shift"])
         shows(page, "L0H2,L3H1")
         page.go_back()
         shows(page, "L0H2")
@@ -180,7 +180,7 @@ def test_a_page_inside_another_leaves_its_history_alone(chrome: Browser, folder:
         page.goto(outer.as_uri())
         inner = page.frame_locator("iframe")
         before = page.evaluate("history.length")
-        inner.locator("[data-head=L0H2]").click()
+        inner.locator(".hv-head[data-head=L0H2]").click()
         expect(inner.locator("body[data-head=L0H2]")).to_be_visible()
         assert page.evaluate("history.length") == before
     finally:
