@@ -34,7 +34,9 @@ def _(headwise, mo):
 
     places = {"stack": "", "layer": [0, 0, 1], "head": [0, 1, 0]}
     roles = [["positional"], [], ["sink", "broad"]]
-    rows = headwise.HeadTable(pd.DataFrame({**places, "roles": roles, "first": [0.1, 0.2, 0.9]}), {})
+    rows = headwise.HeadTable(
+        pd.DataFrame({**places, "roles": roles, "first": [0.1, 0.2, 0.9]}), {}
+    )
     table = mo.ui.anywidget(rows.view())
     table  # noqa: B018 - what a cell ends in is shown
     return (table,)
