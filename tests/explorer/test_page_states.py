@@ -96,7 +96,9 @@ def test_one_word_can_only_look_at_itself(quiet: Page, chrome: Browser, site: st
     expect(quiet.locator(".hv-sub")).not_to_contain_text("One word")
 
 
-def test_the_page_says_that_a_model_does_not_know_some_characters(chrome: Browser, site: str) -> None:
+def test_the_page_says_that_a_model_does_not_know_some_characters(
+    chrome: Browser, site: str
+) -> None:
     with page_at(chrome, f"{site}#text=龘龙鱉 貓睡覺") as page:
         here = page.locator(".hv-list").first
         expect(here).to_contain_text("This model does not know most of these characters")
