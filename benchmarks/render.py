@@ -310,11 +310,12 @@ def layer_jobs(results: list[Result]) -> list[Job]:
 
 
 def page_job(record: dict[str, Any]) -> Job:
-    """Showing all heads of a model in a browser."""
-    ours, theirs = record["pages"][-1], record["bertviz"]
+    """All heads of a model on one text, as a file for a browser."""
+    theirs = record["bertviz"]
+    (ours,) = (saved for saved in record["saved"] if saved["tokens"] == theirs["tokens"])
     return (
-        "a page with all 270 heads of smollm2",
-        f"**{ours['grid_bytes'] / 1e3:.0f} kB** for {ours['tokens']:,} tokens",
+        "a file with all 270 heads of smollm2 on one text",
+        f"**{ours['bytes'] / 1e6:.0f} MB** for {ours['tokens']} tokens",
         f"BertViz: {theirs['bytes'] / 1e6:.0f} MB for {theirs['tokens']} tokens",
         "`benchmarks/explore.py smollm2`",
     )

@@ -52,15 +52,8 @@ TEST_NAMES = (
     r"|_(?:told(?!_apart)|said|heard|heeded|anew)(?:_|$)|_ones_own|_that_(?:is|are)_not_there"
 )
 
-ALLOWED = frozenset(
-    {
-        "After scaling the step is worth 1, X and the whole row is shared out anew: X. Step after "
-        "step it comes nearer to 1 and never passes it.",
-        "A name is no proof of use. So we silence the layer's heads one at a time, run the whole "
-        "model, and see how far its answer moves. X",
-    }
-)
-"""Texts that a check finds but that stay; the lesson's are shown in the browser."""
+ALLOWED: frozenset[str] = frozenset()
+"""Texts that a check finds but that stay."""
 
 
 class Prose(NamedTuple):

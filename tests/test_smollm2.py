@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headwise import LoadOptions, load_model, trace, watch
-from headwise.explorer.lesson.lesson import lesson
+from headwise.explorer.lesson.lesson import Lesson
 from headwise.models import embedded
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.scored_model import open_scored_model
@@ -53,8 +53,10 @@ def test_lines_and_words_of_a_real_tokenizer(smollm2: LoadedModel) -> None:
 
 
 def test_a_lesson_on_a_real_causal_model(smollm2: LoadedModel) -> None:
-    steps = lesson(open_scored_model(smollm2), "The capital of France is")
-    assert_is_a_lesson(steps)
-    figure = figures_of(steps, "spare")
+    lesson = Lesson(open_scored_model(smollm2), "The capital of France is")
+    assert_is_a_lesson(lesson)
+    figure = figures_of(lesson, "spare")
     assert figure["next"][0]["token"] == "Paris"
-    assert figures_of(steps, "heads")["groups"] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert figure["together"][-1]["likeliest"]["token"] != "Paris"
+    slices = figures_of(lesson, "heads")["heads"]
+    assert [each["kv_head"] for each in slices] == [0, 0, 0, 1, 1, 1, 2, 2, 2]

@@ -1,8 +1,11 @@
 """The explorer starts, prints its address, ends on Ctrl-C, and reports errors."""
 
 import asyncio
+import contextlib
+import html
 import importlib.util
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +13,8 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import uvicorn
@@ -17,8 +22,11 @@ import uvicorn
 import headwise as package
 from headwise.cli import explore
 from headwise.errors import MissingPackage, ModelError, OptionError
-from headwise.explorer.serve import open_socket
+from headwise.explorer.model_facts import BUILTIN_TEXT
+from headwise.explorer.serve import open_socket, serve
+from headwise.explorer.session import Session
 
+from ..explorer.sessions import fresh_session
 from .running import Runner
 
 COMMAND = ("-m", "headwise", "explore")
@@ -118,6 +126,88 @@ def test_python_serves_the_same_page(
         assert b"headwise" in answer.read()
     servers[0].should_exit = True
     thread.join()
+
+
+@contextlib.contextmanager
+def serving(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the explorer in a thread inside the block; `start` loads the session."""
+    servers: list[uvicorn.Server] = []
+    prepare = uvicorn.Server.__init__
+
+    def prepared(server: uvicorn.Server, config: uvicorn.Config) -> None:
+        prepare(server, config)
+        servers.append(server)
+
+    monkeypatch.setattr(uvicorn.Server, "__init__", prepared)
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            serve(start, sock, opens=False)
+        except BaseException as error:
+            ended.append(error)
+
+    with open_socket(0) as sock:
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}/"
+        finally:
+            servers[0].should_exit = True
+            thread.join(30)
+    assert [type(error) for error in ended] == [KeyboardInterrupt]
+
+
+def fetch(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def test_the_page_is_served_while_the_model_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = threading.Event()
+
+    def start() -> Session:
+        assert loads.wait(30)
+        return fresh_session("bert")
+
+    with serving(start, monkeypatch) as address:
+        begun = time.perf_counter()
+        page = fetch(address)
+        for name in re.findall(rb'(?:src|href)="/static/([^"]+)"', page):
+            assert fetch(f"{address}static/{name.decode()}")
+        assert time.perf_counter() - begun < 5
+        for word in BUILTIN_TEXT.rstrip(".").split():
+            assert html.escape(word, quote=False).encode() in page
+        answers: list[bytes] = []
+        waiting = threading.Thread(target=lambda: answers.append(fetch(f"{address}api/model")))
+        waiting.start()
+        time.sleep(0.2)
+        assert answers == [], "answers that need the model wait for it"
+        loads.set()
+        waiting.join(30)
+        assert json.loads(answers[0])["name"] == "bert"
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_error() -> None:
+    def start() -> Session:
+        raise ModelError("this model is broken")
+
+    with open_socket(0) as sock, pytest.raises(ModelError, match="this model is broken"):
+        serve(start, sock, opens=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0])
+def test_ctrl_c_ends_the_command_while_the_model_loads(seconds: float) -> None:
+    server = start(*COMMAND, "smollm2", "--no-open")
+    try:
+        time.sleep(seconds)
+        server.send_signal(signal.SIGINT)
+        _, errors = server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert (server.returncode, errors) == (130, "")
 
 
 def test_explore_in_a_notebook_recommends_view() -> None:

@@ -5,14 +5,16 @@ Chromium that fail a test on any console error and on any request to elsewhere.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from headwise.explorer.routes import Explorer
 from headwise.explorer.serve import open_socket
@@ -24,8 +26,10 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-expect.set_options(timeout=60_000)  # tests must pass on a busy machine
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WAIT = int(os.environ.get("HEADWISE_WAIT", "60000"))
+"""Milliseconds to wait for the page: tests must pass on a busy machine."""
+expect.set_options(timeout=WAIT)
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 @contextlib.contextmanager
@@ -64,14 +68,19 @@ def browser() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def page_at(
-    browser: Browser, address: str, *, size: dict[str, int] = DESKTOP, scheme: str = "light"
+    browser: Browser,
+    address: str,
+    *,
+    size: dict[str, int] = DESKTOP,
+    scheme: str = "light",
+    **options: Any,
 ) -> Iterator[Page]:
     """A fresh page, which must cause no error and no request to another server."""
     wrong: list[str] = []
     base = address.split("#")[0]
-    context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+    context = browser.new_context(viewport=size, color_scheme=scheme, **options)  # type: ignore[arg-type]
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(WAIT)
     page.on(
         "console", lambda message: wrong.append(message.text) if message.type == "error" else None
     )
@@ -84,7 +93,7 @@ def page_at(
     )
     try:
         page.goto(address)
-        page.wait_for_selector("#status:has-text('tokens read')")
+        page.wait_for_selector("#status:has-text('tokens read')", state="attached")
         yield page
         assert wrong == []
     finally:
@@ -108,6 +117,23 @@ def settle(page: Page) -> None:
         since = since + 1 if now == before else 0
         before = now
         page.wait_for_timeout(50)
+
+
+def word(page: Page, at: int) -> Locator:
+    """A word's button on the stage, in the first sentence."""
+    return page.locator(f'.hw-stage [data-side="0"][data-word="{at}"]')
+
+
+def headline(page: Page, text: str) -> None:
+    """Wait for a headline."""
+    expect(page.locator(".hv-headline")).to_have_text(text)
+
+
+def hash_has(page: Page, **values: str) -> None:
+    """Wait until the address has these values; "" means that it has none."""
+    for key, value in values.items():
+        script = f"new URLSearchParams(location.hash.slice(1)).get({key!r}) ?? ''"
+        until(page, f"({script}) === {json.dumps(value)}")
 
 
 def faults(page: Page) -> list[str]:

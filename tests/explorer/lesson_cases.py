@@ -12,8 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
+from headwise.explorer.lesson.choice import Choice
+from headwise.explorer.lesson.figures import Place
+from headwise.explorer.lesson.lesson import NAMES, Lesson
+from headwise.explorer.lesson.prose import Prose, plain
+from headwise.explorer.lesson.quiz import ATTEMPTS, LessonStep, check_answer
 from headwise.objectives.objective import Objective
 from headwise.objectives.scored_model import ScoredModel, open_scored_model
 from headwise.watching.gates import silence
@@ -22,7 +25,10 @@ from ..attention.tolerance import assert_same
 from ..pruning.tiny_models import model_of, objective_of, words_tokenizer
 from ..watching.tiny_configs import FAMILIES
 
-STEPS = ("warm-up", "why-many", "projections", "heads", "scores", "mixing", "output", "spare")
+STEPS = NAMES[:7]
+"""The numbered steps; the exercise by hand comes after them."""
+ANIMAL = "The animal didn't cross the street because it was too tired."
+WIDE = ANIMAL.replace("tired", "wide")
 CAT = "The cat sat on the mat because it was warm"
 WORDS = "w7 w31 w12 w31 w90 w55 w18"
 SEQUENCES = ("encoder", "decoder")
@@ -62,37 +68,69 @@ def tiny_scored_model(name: str, objective: Objective | None = None) -> ScoredMo
 
 
 @functools.cache
-def taught(name: str) -> tuple[LessonStep, ...]:
+def taught(name: str) -> Lesson:
     if name == "minilm":
-        return lesson(minilm(), CAT)
-    return lesson(tiny_scored_model(name), WORDS)
+        return Lesson(minilm(), ANIMAL, other=WIDE)
+    return Lesson(tiny_scored_model(name), WORDS)
 
 
-def figures_of(steps: tuple[LessonStep, ...], name: str) -> dict[str, Any]:
-    return asdict(steps[STEPS.index(name)].figures)
+def lesson_at(name: str, text: str, **choice: int) -> Lesson:
+    scored = minilm() if name == "minilm" else tiny_scored_model(name)
+    return Lesson(scored, text, choice=Choice(**choice))
+
+
+def figures_of(lesson: Lesson, name: str) -> dict[str, Any]:
+    return asdict(lesson.step(name).figures)
+
+
+def text_of(paragraphs: list[Prose]) -> str:
+    return " ".join(map(plain, paragraphs))
+
+
+def words_of(lesson: Lesson, name: str) -> str:
+    """All sentences of a step, also those after the answer."""
+    step = lesson.step(name)
+    question = step.question
+    after = [question.text, question.hint, question.why, *step.after, step.exercise]
+    return text_of([*step.paragraphs, *after])
 
 
 def num_words(step: LessonStep) -> int:
-    return sum(len(paragraph.split()) for paragraph in step.paragraphs)
+    return len(text_of([*step.paragraphs, *step.after]).split())
 
 
-def assert_is_a_lesson(steps: tuple[LessonStep, ...]) -> None:
-    assert tuple(step.name for step in steps) == STEPS
-    for step in steps:
-        assert 60 <= num_words(step) <= 140, (step.name, num_words(step))
-        assert step.title and step.exercise.endswith(".") and step.minutes > 0
-        assert all(paragraph.endswith(".") for paragraph in step.paragraphs), step.name
-        assert "  " not in " ".join(step.paragraphs)
+def assert_is_a_lesson(lesson: Lesson) -> None:
+    for name in NAMES:
+        step = lesson.step(name)
+        assert 45 <= num_words(step) <= 305, (name, num_words(step))
+        assert plain(step.exercise).endswith((".", "?")) and step.minutes > 0
+        sentences = [plain(each) for each in (*step.paragraphs, *step.after)]
+        assert all(sentence.endswith((".", ".)")) for sentence in sentences), name
+        assert "  " not in (text := words_of(lesson, name)), name
+        assert " nan" not in text
         assert_is_answered(step)
-    text = json.dumps([asdict(step_answer(step)) for step in steps], allow_nan=False)
-    assert "nan" not in " ".join(" ".join(step.paragraphs) for step in steps)
-    assert len(text) < 500_000
+        assert_targets_exist(step)
+        written = json.dumps(asdict(lesson.answer(name)), allow_nan=False)
+        assert len(written) < 1_000_000, (name, len(written))
+
+
+def assert_targets_exist(step: LessonStep) -> None:
+    """Names in the text light up words and pieces that the figure has."""
+    place = getattr(step.figures, "place", None)
+    runs = [run for each in (*step.paragraphs, *step.after, step.question.text) for run in each]
+    for kind, number in (run.target.split(" ", 1) for run in runs if " " in run.target):
+        if kind in ("word", "piece"):
+            assert isinstance(place, Place)
+            many = place.words if kind == "word" else place.pieces
+            assert 0 <= int(number) < len(many)
 
 
 def assert_is_answered(step: LessonStep) -> None:
     question = step.question
-    assert check_answer(step, question.answer).is_right
-    assert question.text.endswith(("?", "?)")) and question.why.endswith(".")
+    verdict = check_answer(step, question.answer)
+    assert verdict.is_right and verdict.is_over and verdict.after == step.after
+    assert plain(question.text).endswith(("?", "enough.")), plain(question.text)
+    assert plain(question.why).endswith(".") and plain(question.hint).endswith((".", "?"))
     if question.kind == "choice":
         assert len(set(question.options)) == len(question.options) >= 2
         assert check_answer(step, question.options[int(question.answer)]).is_right
@@ -105,8 +143,17 @@ def assert_is_answered(step: LessonStep) -> None:
         wrong = [question.answer - room, question.answer + room, 2 * question.answer + 1]
         assert check_answer(step, str(question.answer)).is_right
     for answer in wrong:
-        verdict = check_answer(step, answer)
-        assert not verdict.is_right and verdict.why == question.why, (step.name, answer)
+        assert_is_hinted(step, answer)
+
+
+def assert_is_hinted(step: LessonStep, answer: float) -> None:
+    """A wrong answer gets a hint, then the solution."""
+    first = check_answer(step, answer, 1)
+    assert not first.is_right and not first.is_over, (step.name, answer)
+    assert first.why == step.question.hint and first.right is None and first.after == []
+    last = check_answer(step, answer, ATTEMPTS)
+    assert not last.is_right and last.is_over and last.why == step.question.why
+    assert last.right == step.question.answer and last.after == step.after
 
 
 def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) -> list[float]:

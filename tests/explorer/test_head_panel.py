@@ -9,7 +9,6 @@ import torch
 
 from headwise.explorer.api_types import HeadAnswer, ServedBy
 from headwise.explorer.head_panel import head_answer, role_evidence
-from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
 from headwise.objectives.scored_model import open_scored_model
@@ -25,7 +24,7 @@ HEAD = HeadId(3, 1)
 
 
 def click(head: HeadId = HEAD) -> HeadAnswer:
-    return head_answer(cat(), head, MapOptions(), None)
+    return head_answer(cat(), head, None)
 
 
 def test_the_profile_is_the_mean_of_every_diagonal() -> None:
@@ -37,36 +36,11 @@ def test_the_profile_is_the_mean_of_every_diagonal() -> None:
         assert mean == pytest.approx(float(weights.diagonal(offset).mean()), abs=1e-5)
 
 
-def test_links_are_the_largest_weights_of_each_row() -> None:
-    weights = cat().call("L3").weights()[0, 1]
-    by_row: dict[int, list[tuple[int, float]]] = {}
-    for row, key, weight in strongest_links(cat(), HEAD, MapOptions(), slice(0, 256)):
-        assert weight == pytest.approx(float(weights[row, key]), abs=1e-4)
-        by_row.setdefault(row, []).append((key, weight))
-    assert list(by_row) == list(range(len(weights)))
-    for row, links in by_row.items():
-        assert [key for key, _ in links] == weights[row].topk(LINKS).indices.tolist()
-
-
-def test_every_token_has_its_links_however_widely_it_looks() -> None:
-    reading = minilm().read("a word and another one here " * 80)
-    links = strongest_links(reading, HeadId(0, 0), MapOptions(), slice(256, 300))
-    assert [row for row, *_ in links] == [row for row in range(256, 300) for _ in range(LINKS)]
-    assert min(weight for *_, weight in links) < 0.05
-
-
-def test_links_leave_out_masked_keys() -> None:
-    reading = tiny_session("llama").read(WORDS)
-    links = strongest_links(reading, HeadId(1, 4), MapOptions(), slice(0, 256))
-    assert [link for link in links if link[0] == 0] == [[0, 0, 1.0]]
-    assert all(key <= row for row, key, _ in links)
-
-
 def test_the_panel_says_whether_roles_come_from_a_scan() -> None:
     table = tiny_session("llama").read("w7 w8 w9").table
     reading = tiny_session("llama").read(WORDS)
     for scanned, roles in ((None, reading.table), (table, table)):
-        panel = head_answer(reading, HeadId(1, 4), MapOptions(), scanned)
+        panel = head_answer(reading, HeadId(1, 4), scanned)
         assert panel.is_scanned == (scanned is not None)
         assert panel.roles == role_evidence(roles, HeadId(1, 4))
 
@@ -100,7 +74,7 @@ def test_measures_are_those_of_a_scan_of_the_text() -> None:
 
 def test_a_kv_head_is_named_where_heads_share_it() -> None:
     reading = tiny_session("llama").read(WORDS)
-    panel = head_answer(reading, HeadId(1, 4), MapOptions(), None)
+    panel = head_answer(reading, HeadId(1, 4), None)
     assert panel.served_by == ServedBy(1, 2)
     assert click().served_by is None
 
@@ -110,10 +84,9 @@ def test_the_answers_of_every_family_are_valid_json(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
-        answer = head_answer(reading, head, MapOptions(), None)
+        answer = head_answer(reading, head, None)
         assert json.loads(msgspec.json.encode(answer))["head"] == str(head)
-        fields = {name: value for name, value in asdict(answer).items() if name != "cells"}
-        json.dumps(fields, allow_nan=False)
+        json.dumps(asdict(answer), allow_nan=False)
 
 
 def test_a_long_text_is_read_in_part_and_says_so() -> None:

@@ -1,36 +1,30 @@
 """The lesson shows real numbers, its questions have one right answer, and any text works."""
 
-import json
 import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 import transformers
 
 import headwise
-from headwise.errors import OptionError
-from headwise.explorer.lesson.facts import MAX_TOKENS, lesson_facts
-from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, step_answer
-from headwise.explorer.lesson.token_text import quote_token, visible
-from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
-from headwise.head_table import HeadTable
-from headwise.objectives.losses import CustomLoss, Embedding
-from headwise.objectives.scored_model import ScoredModel
+from headwise.explorer.lesson.choice import Choice
+from headwise.explorer.lesson.facts import lesson_facts
+from headwise.explorer.lesson.lesson import TITLES, Lesson
+from headwise.explorer.lesson.prose import plain, prose
+from headwise.explorer.lesson.quiz import QuizQuestion
+from headwise.explorer.lesson.swaps import align
+from headwise.explorer.model_facts import LESSON_PAIR
+from headwise.explorer.shipped_scans import shipped_scan
 
-from ..pruning.tiny_models import words_tokenizer
 from .lesson_cases import (
-    CAT,
-    HOSTILE,
-    SEVERAL,
-    SHOWN,
+    ANIMAL,
     STEPS,
     TAUGHT,
+    WIDE,
     WORDS,
     assert_close,
     assert_is_a_lesson,
@@ -38,9 +32,10 @@ from .lesson_cases import (
     browsers_weights,
     figures_of,
     minilm,
-    silent_outputs,
     taught,
+    text_of,
     tiny_scored_model,
+    words_of,
 )
 
 
@@ -55,26 +50,31 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
-def test_steps_come_in_order_and_each_has_a_question_with_one_answer(name: str) -> None:
+def test_each_step_has_a_text_and_a_question_with_one_answer(name: str) -> None:
     assert_is_a_lesson(taught(name))
 
 
 def test_the_check_of_lessons_finds_a_wrong_lesson() -> None:
-    steps = taught("minilm")
-    with pytest.raises(AssertionError):
-        assert_is_a_lesson(steps[::-1])
-    step = steps[1]
+    step = taught("minilm").step("scores")
+    text, why = prose("What?"), prose("Because.")
     for broken in (
-        QuizQuestion("What?", "choice", ("same", "same"), 0, 0.0, "Because."),
-        QuizQuestion("What?", "number", ("an option",), 1.0, 0.0, "Because."),
-        QuizQuestion("What?", "number", (), 1.0, 0.0, ""),
+        QuizQuestion(text, "choice", ["same", "same"], 0, 0.0, why, why),
+        QuizQuestion(text, "number", ["an option"], 1.0, 0.0, why, why),
+        QuizQuestion(text, "number", [], 1.0, 0.0, why, prose()),
+        QuizQuestion(text, "number", [], 1.0, 0.0, prose(), why),
     ):
         with pytest.raises(AssertionError):
-            assert_is_answered(LessonStep("a", "b", 1.0, step.paragraphs, "Do.", broken, {}))
+            assert_is_answered(replace(step, question=broken))
 
 
 def test_the_lesson_takes_ten_to_twelve_minutes() -> None:
-    assert 10 <= sum(step.minutes for step in taught("minilm")) <= 12
+    assert 10 <= sum(title.minutes for title in TITLES[: len(STEPS)]) <= 12
+
+
+def test_steps_are_titled_as_in_the_list() -> None:
+    for title in TITLES:
+        step = taught("minilm").step(title.name)
+        assert (step.name, step.title, step.minutes) == (title.name, title.title, title.minutes)
 
 
 def test_the_check_of_lessons_finds_a_wrong_tolerance() -> None:
@@ -82,56 +82,110 @@ def test_the_check_of_lessons_finds_a_wrong_tolerance() -> None:
         assert_close([0.25, 0.5], [0.25, 0.51], "planted")
 
 
+def by_word(weights: torch.Tensor, groups: list[list[int]]) -> torch.Tensor:
+    """Weights by word, one loop at a time."""
+    rows = [weights[:, group].mean(1) for group in groups]
+    return torch.stack(
+        [torch.stack([row[:, group].sum(-1) for group in groups], -1) for row in rows], 1
+    )
+
+
+def groups_of(place: dict[str, Any]) -> list[list[int]]:
+    pieces = range(len(place["pieces"]))
+    return [
+        [at for at in pieces if place["word_of"][at] == word] for word in range(len(place["words"]))
+    ]
+
+
 @pytest.mark.parametrize("name", ["minilm", *TAUGHT])
 def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
-    steps = taught(name)
-    place = figures_of(steps, "why-many")["place"]
-    scored, text = (minilm(), CAT) if name == "minilm" else (tiny_scored_model(name), WORDS)
+    lesson = taught(name)
+    place = figures_of(lesson, "why-many")["place"]
+    scored, text = (minilm(), ANIMAL) if name == "minilm" else (tiny_scored_model(name), WORDS)
     fresh = headwise.trace(scored.model, text, layer=place["layer"], tokenizer=scored.tokenizer)
-    head, here = place["head"], place["position"]
+    head, here, word = place["head"], place["position"], place["word"]
     kv_head = fresh.kv_head_of[head]
     at = {name: step.values[0] for name, step in fresh.steps.items() if name != "Wo"}
-    rows = figures_of(steps, "why-many")
-    left = at["weights"][:, here, rows["keys"]].double()
-    scaled = left / left.sum(-1, keepdim=True) if len(rows["keys"]) < len(place["tokens"]) else left
-    assert_close([row["weights"] for row in rows["heads"]], scaled, "rows")
-    resting = at["weights"][:, here].double().sum(-1) - left.sum(-1)
-    assert_close([row["resting"] for row in rows["heads"]], resting, "left out")
-    assert_close(rows["single"]["weights"], scaled.mean(0), "average row")
-    vectors = figures_of(steps, "projections")
-    assert_close(vectors["input"], at["input"][here], "input")
-    assert_close(vectors["query"], at["queries"][head, here], "query")
-    assert_close(vectors["key"], at["keys"][kv_head, here], "key")
-    assert_close(vectors["value"], at["values"][kv_head, here], "value")
-    scores = figures_of(steps, "scores")
+    groups = groups_of(place)
+    words = by_word(at["weights"].double(), groups)
+    assert_close(figures_of(lesson, "why-many")["weights"], words[head], "weights by word")
+    vectors = figures_of(lesson, "vectors")
+    assert_close(vectors["queries"], at["queries"][head], "queries")
+    assert_close(vectors["keys"], at["keys"][kv_head], "keys")
+    assert_close(vectors["values"], at["values"][kv_head], "values")
+    scores = figures_of(lesson, "scores")
     assert_close(scores["scores"], at["scores"][head, here], "scores")
     assert_close(scores["weights"], at["weights"][head, here], "weights")
-    mixing = figures_of(steps, "mixing")
-    assert_close(mixing["mixed"], at["mixed"][head, here, :8], "mixed")
-    assert_close(mixing["values"], at["values"][kv_head, :, :8], "values")
-    output = figures_of(steps, "output")
-    assert_close(output["output"], at["output"][here, :8], "output")
-    for number, head_figure in enumerate(output["heads"]):
+    slices = figures_of(lesson, "heads")
+    assert_close(slices["query"], at["queries"][:, here].flatten(), "long query")
+    assert_close([each["weights"] for each in slices["heads"]], words[:, word], "rows by head")
+    output = figures_of(lesson, "output")
+    assert_close(output["output"], at["output"][here], "output")
+    lengths = at["contributions"][:, here].norm(dim=-1)
+    for number, owner in enumerate(output["heads"]):
         added = at["contributions"][number, here]
-        assert_close(head_figure["contribution"], added[:8], "contribution")
-        assert_close(head_figure["length"], added.norm(), "length")
-        lengths = at["contributions"][:, here].norm(dim=-1)
-        assert_close(head_figure["share"], lengths[number] / lengths.sum(), "share")
-        assert head_figure["touched"] == int((added != 0).sum())
-    assert_close(
-        output["segregation_output"], [fresh.to_json([])["segregation_output"]][0], "after"
-    )
+        assert_close(owner["contribution"], added, "contribution")
+        assert_close(owner["concat"], at["mixed"][number, here], "concat")
+        assert_close(owner["length"], added.norm(), "length")
+        assert_close(owner["share"], lengths[number] / lengths.sum(), "share")
+        assert owner["touched"] == int((added != 0).sum())
+    segregation = fresh.to_json([])["segregation_output"]
+    assert_close(output["segregation_output"], segregation, "after")
+
+
+def test_words_and_pieces_are_those_of_the_stage() -> None:
+    place = figures_of(taught("minilm"), "why-many")["place"]
+    words = [word["text"] for word in place["words"]]
+    assert words == ["[CLS]", *ANIMAL.removesuffix(".").split(), ".", "[SEP]"]
+    assert [piece["text"] for piece in place["pieces"]][3:6] == ["didn", "'", "t"]
+    assert place["word_of"][3:6] == [3, 3, 3]
+    assert place["pieces"][place["position"]]["text"] == words[place["word"]] == "it"
+
+
+@pytest.mark.parametrize("name", ["minilm", *TAUGHT])
+def test_products_add_up_to_the_dot_product(name: str) -> None:
+    figure = figures_of(taught(name), "vectors")
+    query = torch.tensor(figure["queries"][figure["place"]["position"]]).double()
+    for key, match in zip(figure["keys"], figure["matches"], strict=True):
+        products = query * torch.tensor(key).double()
+        assert_close(match["products"], products, "products")
+        assert_close(match["score"], products.sum(), "dot product")
+        sizes = [abs(each["product"]) for each in match["largest"]]
+        assert sizes == pytest.approx(sorted(sizes, reverse=True), abs=0.1)
+        assert sizes[0] == pytest.approx(float(products.abs().max()), abs=0.1)
+        total = math.fsum(each["product"] for each in match["largest"]) + match["rest"]
+        assert total == pytest.approx(round(match["score"], 2), abs=1e-9)
+        for each in match["largest"]:  # as printed: a learner can check every row of the table
+            assert each["query"] == round(each["query"], 2) and each["key"] == round(each["key"], 2)
+            assert each["product"] == round(each["query"] * each["key"], 2)
+
+
+def test_the_product_to_work_out_is_that_of_the_printed_numbers() -> None:
+    step = taught("minilm").step("vectors")
+    text = plain(step.question.text).replace("\N{MINUS SIGN}", "-")
+    figure = asdict(step.figures)
+    top = figure["matches"][figure["chosen"]]["largest"][0]
+    assert f"query is {top['query']:.2f}" in text and f"key is {top['key']:.2f}" in text
+    shown_product = round(top["query"], 2) * round(top["key"], 2)
+    assert step.question.answer == pytest.approx(shown_product, abs=0.006)
+    assert step.question.answer == top["product"]
+    assert step.question.written == f"{top['product']:.2f}"
+    assert plain(step.question.why).startswith(f"{top['query']:.2f} ")
+    assert f"= {step.question.written}. All" in plain(step.question.why)
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
 def test_the_browser_can_compute_the_weights_from_the_scores(name: str) -> None:
     figure = figures_of(taught(name), "scores")
     assert_close(browsers_weights(figure), figure["weights"], "softmax")
-    assert figure["weights"][figure["dragged"]] == max(figure["weights"])
+    assert figure["weights"][figure["leader"]] == max(figure["weights"])
+    if figure["total"] is not None:
+        powers = [0.0 if power is None else power for power in figure["powers"]]
+        assert_close([power / figure["total"] for power in powers], figure["weights"], "powers")
 
 
 def test_a_model_without_a_scale_divides_by_the_root_of_the_head_size() -> None:
-    facts = lesson_facts(tiny_scored_model("bert"), WORDS, layer=1, head=2, position=3, table=None)
+    facts = lesson_facts(tiny_scored_model("bert"), WORDS, Choice(1, 2, 3))
     unnamed = replace(facts.call, rules=replace(facts.call.rules, scale=None))
     scoring = replace(facts, call=unnamed).scoring
     assert scoring.scale == pytest.approx(facts.call.queries.shape[-1] ** -0.5)
@@ -139,331 +193,169 @@ def test_a_model_without_a_scale_divides_by_the_root_of_the_head_size() -> None:
 
 
 @pytest.mark.parametrize("name", ["minilm", "mistral", "gpt2", "gemma2", "gpt_oss", "bert"])
-def test_the_question_about_a_drag_states_its_real_effect(name: str) -> None:
-    step = taught(name)[STEPS.index("scores")]
-    asked, figure = step.question, asdict(step.figures)
-    assert "Drag" in asked.text
-    raised = [
-        [
-            score + (1 / figure["scale"]) * (key == place)
-            for place, score in enumerate(figure["scores"])
-        ]
-        for key in range(len(figure["scores"]))
-    ]
-    after = [browsers_weights(figure, row)[key] for key, row in enumerate(raised)]
-    gains = [new - old for new, old in zip(after, figure["weights"], strict=True)]
-    best = max(range(len(gains)), key=gains.__getitem__)
-    assert asked.answer == pytest.approx(after[best], abs=1e-5)
-    assert f"from {figure['scores'][best]:.2f} to" in asked.text
+def test_the_question_about_a_score_states_its_real_effect(name: str) -> None:
+    step = taught(name).step("scores")
+    question, figure = step.question, asdict(step.figures)
+    change = -1 if "falls by 1" in plain(question.text) else 1
+    moved = list(figure["scores"])
+    moved[figure["dragged"]] += change / figure["scale"]
+    after = browsers_weights(figure, moved)[figure["dragged"]]
+    right = question.options[int(question.answer)]
+    assert right == f"{after:.0%}"
+    others = [float(option.strip("<%")) / 100 for option in question.options if option != right]
+    assert all(abs(other - after) > 0.03 for other in others)
 
 
 @pytest.mark.parametrize("name", ["minilm", *TAUGHT])
 def test_parts_add_up_to_the_whole(name: str) -> None:
     mixing, output = (figures_of(taught(name), step) for step in ("mixing", "output"))
-    parts = torch.tensor(mixing["parts"], dtype=torch.float64)
-    assert_close(mixing["mixed"], parts.sum(0), "mixed")
-    weighted = torch.tensor(mixing["weights"])[:, None] * torch.tensor(mixing["values"])
-    assert_close(mixing["parts"], weighted, "parts")
-    added = torch.tensor([head["contribution"] for head in output["heads"]]).sum(0)
-    bias = torch.zeros(len(added)) if output["bias"] is None else torch.tensor(output["bias"])
-    assert_close(output["output"], added + bias, "output")
-    assert output["adds_up"] and output["difference"] < 1e-5 and mixing["difference"] < 1e-5
+    values = torch.tensor(figures_of(taught(name), "vectors")["values"]).double()
+    for part in mixing["parts"]:
+        value = values[part["piece"]]
+        assert_close(part["value_length"], value.norm(), "value")
+        assert_close(part["length"], part["weight"] * value.norm(), "part")
+        flat = [part["weight"] * number for number in part["value"]]
+        assert_close(part["part"], flat, "part in the plane")
+    flat_sum = torch.tensor([part["part"] for part in mixing["parts"]]).double().sum(0)
+    assert_close(mixing["sum"], flat_sum, "sum in the plane")
+    assert mixing["difference"] < 1e-5 and 0 <= mixing["kept"] <= 1 + 1e-9
+    added = torch.tensor([head["contribution"] for head in output["heads"]]).double().sum(0)
+    if not output["has_bias"]:
+        assert_close(output["output"], added, "output")
+    assert output["adds_up"] and output["difference"] < 1e-5
     assert math.fsum(head["share"] for head in output["heads"]) == pytest.approx(1)
     assert output["segregation_concat"] == pytest.approx(1)
     assert output["segregation_output"] < 0.9
 
 
+@pytest.mark.parametrize("name", ["minilm", *TAUGHT])
+def test_the_sum_and_the_longest_arrow_keep_their_lengths_in_the_plane(name: str) -> None:
+    figure = figures_of(taught(name), "mixing")
+    assert math.hypot(*figure["sum"]) == pytest.approx(figure["sum_length"], rel=1e-5)
+    longest = max(figure["parts"], key=lambda part: part["length"])
+    assert math.hypot(*longest["part"]) == pytest.approx(longest["length"], rel=1e-5)
+    for part in figure["parts"]:
+        assert math.hypot(*part["part"]) <= part["length"] * (1 + 1e-5) + 1e-9
+
+
+def test_a_large_share_of_a_short_value_adds_little() -> None:
+    lesson = Lesson(minilm(), ANIMAL, table=shipped_scan(minilm(), is_fresh=True))
+    step = lesson.step("mixing")
+    figure, question = asdict(step.figures), step.question
+    lengths = {part["piece"]: part["length"] for part in figure["parts"]}
+    texts = [piece["text"] for piece in figure["place"]["pieces"]]
+    right, cls = texts.index(question.options[int(question.answer)]), texts.index("[CLS]")
+    assert figure["weights"][cls] > 1.5 * figure["weights"][right]
+    assert lengths[right] > 1.5 * lengths[cls]
+    assert "attention sink" in text_of(step.after)
+
+
 @pytest.mark.parametrize("name", ["minilm", "llama", "gemma3", "bert"])
 def test_the_average_row_is_blurred(name: str) -> None:
     figure = figures_of(taught(name), "why-many")
+    rows = [*figure["rows"], figure["average"]]
+    for row in rows:
+        entropy = -math.fsum(weight * math.log(weight) for weight in row["weights"] if weight > 0)
+        assert row["entropy"] == pytest.approx(entropy, abs=1e-5)
+        assert row["largest"] == max(row["weights"]) == row["weights"][row["largest_word"]]
+    weights = torch.tensor([row["weights"] for row in figure["rows"]]).double()
+    assert_close(figure["average"]["weights"], weights.mean(0), "average")
+    entropies = [row["entropy"] for row in figure["rows"]]
+    assert figure["mean_entropy"] == pytest.approx(sum(entropies) / len(entropies))
+    assert len(rows) > 2 and figure["average"]["entropy"] > figure["mean_entropy"]
+    assert figure["average"]["largest"] < figure["mean_largest"]
 
-    def entropy(row: dict[str, Any]) -> float:
-        return -math.fsum(weight * math.log(weight) for weight in row["weights"] if weight > 0)
 
-    for row in [*figure["heads"], figure["single"]]:
-        assert row["entropy"] == pytest.approx(entropy(row), abs=1e-5)
-        assert row["largest"] == pytest.approx(max(row["weights"]))
-        assert row["weights"][figure["keys"].index(row["largest_key"])] == max(row["weights"])
-    entropies = [entropy(row) for row in figure["heads"]]
-    assert figure["mean_entropy"] == pytest.approx(sum(entropies) / len(entropies), abs=1e-5)
-    assert figure["single"]["entropy"] > figure["mean_entropy"]
-    assert figure["single"]["largest"] < figure["mean_largest"]
+def test_the_three_heads_look_at_different_words() -> None:
+    figure = figures_of(taught("minilm"), "why-many")
+    place = figure["place"]
+    assert figure["rows"][0]["head"]["name"] == place["name"]
+    tops = {row["largest_word"] for row in figure["rows"]}
+    assert len(tops) == len(figure["rows"]) == 3
+    text = words_of(taught("minilm"), "why-many")
+    assert f"no word gets more than {figure['average']['largest']:.0%}" in text
+    assert "They are in layers" in text or "in the same layer" in text
 
 
-@pytest.mark.parametrize("text", [CAT, *SAMPLE_TEXTS.values(), *OTHER_TEXTS])
-def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
-    step = lesson(minilm(), text)[STEPS.index("why-many")]
+def test_a_swap_reads_the_other_sentence_in_the_same_head() -> None:
+    figure = figures_of(taught("minilm"), "why-many")
+    place, swap = figure["place"], figure["swap"]
+    fresh = headwise.trace(minilm().model, WIDE, layer=place["layer"], tokenizer=minilm().tokenizer)
+    weights = fresh["weights"].values[0].double()
+    rows = by_word(weights, groups_of(place))[place["head"]]
+    assert_close(swap["weights"], rows, "weights of the other sentence")
+    assert swap["words"][swap["word"]]["text"] == "it"
+    assert swap["aligned"] == [[at, at] for at in range(len(place["words"]))]
+
+
+def test_the_question_about_a_swap_states_its_real_effect() -> None:
+    lesson = Lesson(minilm(), ANIMAL, other=WIDE, table=shipped_scan(minilm(), is_fresh=True))
+    step = lesson.step("why-many")
     figure = asdict(step.figures)
-    assert figure["mean_largest"] > 1.3 * figure["single"]["largest"]
-    assert figure["keys"] == list(range(1, len(figure["place"]["tokens"]) - 1))
-    assert '"[CLS]" and "[SEP]" are left out' in step.paragraphs[1]
-    assert f"its largest weight is {figure['single']['largest']:.2f}," in step.paragraphs[2]
-    assert f"against a mean of {figure['mean_largest']:.2f} in the heads." in step.paragraphs[2]
+    assert figure["place"]["name"] == "L3H1"
+    animal, here = 2, figure["place"]["word"]
+    before, after = figure["weights"][here][animal], figure["swap"]["weights"][here][animal]
+    assert (f"{before:.0%}", f"{after:.0%}") == ("68%", "28%")
+    assert "from 68% to 28%" in plain(step.question.why)
+    assert "[CLS] gains 22 points" in plain(step.question.why)
+    assert "28%" in step.question.options[int(step.question.answer)]
 
 
-def test_no_token_is_left_out_if_too_few_would_remain() -> None:
-    steps = lesson(tiny_scored_model("llama"), WORDS, position=1)
-    figure = figures_of(steps, "why-many")
-    assert figure["keys"] == list(range(7))
-    assert "left out" not in " ".join(steps[1].paragraphs)
-    assert {row["resting"] for row in figure["heads"]} == {0.0}
+def test_the_lesson_opens_with_the_pair_whose_link_moves_most_clearly() -> None:
+    table = shipped_scan(minilm(), is_fresh=True)
+    lesson = Lesson(minilm(), ANIMAL, other=WIDE, pair=LESSON_PAIR, table=table)
+    assert_is_a_lesson(lesson)
+    step = lesson.step("why-many")
+    pair = asdict(step.figures)["pair"]
+    assert pair["head"]["name"] == LESSON_PAIR.head
+    one, other = (each["weights"][each["word"]] for each in (pair, pair["swap"]))
+    first, second = LESSON_PAIR.candidates
+    assert one[first] > 0.5 > 0.2 > one[second] and other[second] > 0.4 > 0.2 > other[first]
+    assert pair["words"][pair["word"]]["text"] == "he"
+    assert f"from {one[first]:.0%} to {other[first]:.0%}" in plain(step.question.why)
+    assert "the link of L1H3 moves to girl." in text_of(step.after)
+
+
+def test_a_swap_that_a_causal_model_cannot_see_yet_moves_nothing() -> None:
+    scored, later = tiny_scored_model("llama"), WORDS.replace("w18", "w66")
+    lesson = Lesson(scored, WORDS, choice=Choice(position=3), other=later)
+    assert_is_a_lesson(lesson)
+    question = lesson.step("why-many").question
+    assert "stays near" in question.options[int(question.answer)]
+    assert "cannot see the swapped word" in plain(question.why)
+
+
+def test_a_swap_without_the_followed_word_is_left_out() -> None:
+    lesson = Lesson(minilm(), ANIMAL, other="Too short")
+    assert figures_of(lesson, "why-many")["swap"] is None
+    assert_is_a_lesson(lesson)
+
+
+def test_words_are_aligned_around_a_change() -> None:
+    assert align(list("abc"), list("axc")) == [(0, 0), (1, 1), (2, 2)]
+    assert align(list("abc"), list("ac")) == [(0, 0), (1, None), (2, 1)]
+    assert align(list("ac"), list("abc")) == [(0, 0), (None, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("name", ["minilm", "llama", "qwen3", "gemma3", "bert"])
-def test_the_table_of_dimensions_marks_the_models_own_row(name: str) -> None:
+def test_slices_divide_the_query(name: str) -> None:
     figure = figures_of(taught(name), "heads")
-    rows, d_key = figure["table"], len(figures_of(taught(name), "projections")["query"])
-    own = [(row["num_heads"], row["d_key"]) for row in rows if row["is_own"]]
-    assert own == [(figure["num_heads"], d_key)]
-    even = [row for row in rows if row["numbers"] == figure["d_model"]]
-    wanted = [count for count in range(1, figure["d_model"] + 1) if figure["d_model"] % count == 0]
-    assert [row["num_heads"] for row in even] == wanted
-    for row in rows:
-        assert row["numbers"] == row["num_heads"] * row["d_key"]
-        assert row["scores"] == row["num_heads"] * figure["num_tokens"] ** 2
-    start, stop = figure["columns"]
-    assert (start, stop - start) == (figure["place"]["head"] * d_key, d_key)
+    d_key = figure["d_key"]
+    assert [each["columns"] for each in figure["heads"]] == [
+        [head * d_key, (head + 1) * d_key] for head in range(len(figure["heads"]))
+    ]
+    assert len(figure["query"]) == len(figure["heads"]) * d_key
+    question = taught(name).step("heads").question
+    assert question.options[int(question.answer)] == f"{d_key:,}"
+    shapes = {shape["step"]: shape["shape"] for shape in figure["shapes"]}
+    pieces = len(figure["place"]["pieces"])
+    assert shapes["queries"] == [len(figure["heads"]), pieces, d_key]
+    assert shapes["scores"] == [len(figure["heads"]), pieces, pieces]
 
 
 def test_grouped_heads_come_with_their_kv_head() -> None:
-    steps = taught("llama")
-    figure, asked = figures_of(steps, "heads"), steps[STEPS.index("heads")].question
-    assert figure["num_heads"] == 6 and figure["groups"] == [[0, 1, 2], [3, 4, 5]]
-    head = int(asked.text.rpartition("H")[2].rstrip("?"))
-    assert asked.answer == head // 3 != figures_of(steps, "projections")["kv_head"]
-    assert figures_of(steps, "projections")["is_grouped"]
-
-
-def test_effects_on_an_embedding_are_those_of_silencing() -> None:
-    figure = figures_of(taught("minilm"), "spare")
-    outputs = silent_outputs(minilm(), CAT, figure["place"]["layer"], len(figure["heads"]))
-    means = [output.mean(0) for output in outputs]
-    for head in figure["heads"]:
-        cosine = float(torch.cosine_similarity(means[0], means[head["head"] + 1], dim=0))
-        assert head["value"] == pytest.approx(cosine, abs=1e-5)
-        assert head["effect"] == pytest.approx(1 - cosine, abs=1e-5)
-    assert figure["unit"] == "cosine" and figure["next"] == []
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_effects_on_a_prediction_are_those_of_silencing(name: str) -> None:
-    figure = figures_of(taught(name), "spare")
-    scored = tiny_scored_model(name)
-    outputs = silent_outputs(scored, WORDS, figure["place"]["layer"], len(figure["heads"]))
-    logs = [output[-1].log_softmax(-1) for output in outputs]
-    top = int(logs[0].argmax())
-    assert figure["unit"] == "nats"
-    assert figure["next"][0]["token"] == scored.tokenizer.convert_ids_to_tokens(top)
-    assert figure["next"][0]["probability"] == pytest.approx(float(logs[0][top].exp()), abs=1e-6)
-    for head in figure["heads"]:
-        after = logs[head["head"] + 1]
-        divergence = float((logs[0].exp() * (logs[0] - after)).sum())
-        assert head["effect"] == pytest.approx(divergence, abs=1e-6)
-        assert head["next"][0] == pytest.approx(float(after[top].exp()), abs=1e-6)
-
-
-def test_effects_on_a_custom_loss_are_those_of_silencing() -> None:
-    square_loss = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
-    scored = tiny_scored_model("bert", square_loss)
-    figure = figures_of(lesson(scored, WORDS, layer=1), "spare")
-    outputs = silent_outputs(scored, WORDS, 1, len(figure["heads"]))
-    losses = [float(output.square().mean()) for output in outputs]
-    assert figure["unit"] == "loss"
-    for head in figure["heads"]:
-        assert head["value"] == pytest.approx(losses[head["head"] + 1])
-        assert head["effect"] == pytest.approx(abs(losses[head["head"] + 1] - losses[0]))
-
-
-@pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
-def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(name: str) -> None:
-    step = taught(name)[-1]
-    ranked = asdict(step.figures)["heads"]
-    assert [head["rank"] for head in ranked] == list(range(1, len(ranked) + 1))
-    assert sorted(ranked, key=lambda head: -head["effect"]) == ranked
-    assert sorted(head["head"] for head in ranked) == list(range(len(ranked)))
-    effects = {head["name"]: head["effect"] for head in ranked}
-    asked = step.question
-    if asked.kind == "number":
-        assert max(effects.values()) - min(effects.values()) <= 1e-3
-        return
-    right = asked.options[int(asked.answer)]
-    others = [effects[option] for option in asked.options if option != right]
-    assert effects[right] == max(effects.values()) > max(others) + 1e-3
-
-
-def test_if_all_heads_tie_another_question_is_asked() -> None:
-    alike = CustomLoss(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
-    asked = lesson(tiny_scored_model("bert", alike), WORDS)[-1].question
-    assert (asked.kind, asked.answer) == ("number", 5)
-
-
-def test_the_last_step_names_the_roles_of_a_scan() -> None:
-    place = figures_of(taught("minilm"), "spare")["place"]
-    roles = [["positional", "broad"] if head == place["head"] else [] for head in range(12)]
-    frame = pd.DataFrame({"stack": "", "layer": place["layer"], "head": range(12), "roles": roles})
-    steps = lesson(minilm(), CAT, table=HeadTable(frame, {}))
-    step = steps[-1]
-    held = {head["head"]: head["roles"] for head in asdict(step.figures)["heads"]}
-    assert held == dict(enumerate(roles))
-    assert set(asdict(step.figures)["role_words"]) == {"positional", "broad"}
-    assert f"calls {place['name']} positional and broad; 11 of the 12" in step.paragraphs[0]
-    assert_is_a_lesson(steps)
-    without = asdict(taught("minilm")[-1].figures)
-    assert not without["has_roles"] and {head["roles"] for head in without["heads"]} == {None}
-
-
-def test_the_head_that_is_chosen_looks_at_another_ordinary_word() -> None:
-    place, row = (
-        figures_of(taught("minilm"), "why-many")["place"],
-        figures_of(taught("minilm"), "scores"),
-    )
-    assert place["tokens"][place["position"]] == "warm"
-    top = row["weights"].index(max(row["weights"]))
-    assert top not in (0, place["position"], len(place["tokens"]) - 1)
-    resting = row["weights"][0] + row["weights"][-1]
-    assert resting <= 0.5 and max(row["weights"]) <= 0.95
-
-
-def test_the_lesson_follows_the_chosen_layer_head_and_token() -> None:
-    place = figures_of(lesson(minilm(), CAT, layer=2, head=7, position=3), "output")["place"]
-    assert (place["name"], place["tokens"][place["position"]]) == ("L2H7", "sat")
-    place = figures_of(lesson(minilm(), CAT, layer=4), "output")["place"]
-    assert place["layer"] == 4
-    place = figures_of(lesson(minilm(), CAT, head=7), "output")["place"]
-    assert place["head"] == 7
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"layer": 6}, r"layer.* 6\b.*0\.\.5"),
-        ({"layer": -1}, r"layer.* -1\b.*0\.\.5"),
-        ({"layer": 2, "head": 12}, r"head.* 12\b.*layer 2.*0\.\.11"),
-        ({"head": 40}, r"head.* 40\b.*0\.\.11"),
-        ({"position": 12}, r"position.* 12\b.*0\.\.11"),
-    ],
-)
-def test_an_unknown_layer_head_or_position_raises(choice: dict[str, int], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        lesson(minilm(), CAT, **choice)
-
-
-@pytest.mark.parametrize("text", ["", "   \n", "Hi", "\x00"])
-def test_fewer_than_two_tokens_raise(text: str) -> None:
-    with pytest.raises(OptionError, match=r"\b[01] tokens.* 2\b"):
-        lesson(minilm(), text)
-
-
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_any_text_makes_a_lesson_or_raises_one_sentence(text: str) -> None:
-    for scored in (minilm(), tiny_scored_model("llama")):
-        try:
-            steps = lesson(scored, text)
-        except OptionError as error:
-            assert "at least 2" in str(error)
-            continue
-        assert_is_a_lesson(steps)
-        written = json.dumps([asdict(step_answer(step)) for step in steps], ensure_ascii=False)
-        assert not any(mark in written for mark in "\u202e\x00\x07\x1b\u2028\u200b\ud800")
-
-
-@pytest.mark.parametrize("mark", ["\u202e", "\x00", "\x1b", "\u2028", "\u200b", "\u2066", "\n"])
-def test_a_token_cannot_change_the_text_around_it(mark: str) -> None:
-    assert visible(f"a{mark}b") == "a\u00b7b"
-    assert quote_token(f"a{mark}b") == '"a\u00b7b"'
-
-
-def test_a_right_to_left_token_is_isolated() -> None:
-    assert quote_token("\u05e9\u05dc") == '"\u2068\u05e9\u05dc\u2069"'
-
-
-@pytest.mark.parametrize("position", range(12))
-def test_every_token_can_be_followed(position: int) -> None:
-    assert_is_a_lesson(lesson(minilm(), CAT, position=position))
-
-
-def test_a_lesson_follows_the_first_tokens_of_a_long_text_and_says_so() -> None:
-    steps = lesson(minilm(), "The cat sat on the mat. " * 200)
-    place = figures_of(steps, "why-many")["place"]
-    assert len(place["tokens"]) == MAX_TOKENS + 2
-    assert f"Only your first {MAX_TOKENS} tokens" in steps[1].paragraphs[0]
-    assert "Only your first" not in taught("minilm")[1].paragraphs[0]
-
-
-def test_a_repeated_token_is_numbered() -> None:
-    steps = lesson(minilm(), CAT, position=5)
-    assert '"the" (2nd)' in steps[1].paragraphs[0]
-    assert '"warm" (' not in " ".join(taught("minilm")[1].paragraphs)
-
-
-def test_the_first_token_of_a_causal_model_sees_only_itself() -> None:
-    steps = lesson(tiny_scored_model("llama"), WORDS, position=0)
-    step = steps[STEPS.index("scores")]
-    assert_is_a_lesson(steps)
-    assert asdict(step.figures)["weights"] == [1.0, *[0.0] * 6]
-    assert asdict(step.figures)["added"] == [0.0, *[None] * 6]
-    assert step.question.answer == 1
-    assert "6 tokens cannot be seen from here" in step.paragraphs[1]
-
-
-def test_a_row_that_is_all_or_nothing_is_not_dragged() -> None:
-    step = lesson(minilm(), CAT, layer=0, head=2)[STEPS.index("scores")]
-    assert max(asdict(step.figures)["weights"]) > 0.99
-    assert "How many tokens" in step.question.text and step.question.answer == 12
-
-
-def test_a_lesson_works_on_a_layer_with_one_head() -> None:
-    config = transformers.BertConfig(
-        vocab_size=101, hidden_size=14, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=11, max_position_embeddings=37,
-    )  # fmt: skip
-    torch.manual_seed(3)
-    model = transformers.BertModel(config).eval()
-    steps = lesson(ScoredModel("one", model, words_tokenizer(), objective=Embedding()), WORDS)
-    assert_is_a_lesson(steps)
-    assert "only one head" in " ".join(steps[1].paragraphs)
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_model_that_returns_only_weights_raises_with_the_reason(name: str) -> None:
-    with pytest.raises(OptionError, match=rf"{name} .*weights \(\w+ "):
-        lesson(tiny_scored_model(name), WORDS)
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_a_model_with_several_stacks_raises_with_their_names(name: str) -> None:
-    with pytest.raises(OptionError, match=rf"{name} .* stacks .*\(.*, .*\)"):
-        lesson(tiny_scored_model(name), WORDS)
-
-
-def test_a_model_without_a_tokenizer_raises() -> None:
-    scored = tiny_scored_model("llama")
-    with pytest.raises(OptionError, match=r"llama.* tokenizer"):
-        lesson(ScoredModel("llama", scored.model, None, objective=scored.objective), WORDS)
-
-
-def test_a_lesson_takes_three_passes_and_leaves_the_model_as_it_was() -> None:
-    model = minilm().model
-    passes = []
-    hook = model.register_forward_hook(lambda *_: passes.append(1))
-    model.train()
-    try:
-        steps = lesson(minilm(), CAT)
-        assert model.training
-    finally:
-        model.eval()
-        hook.remove()
-    assert len(passes) == 3
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert list(map(step_answer, steps)) == list(map(step_answer, taught("minilm")))
-
-
-def test_the_warm_up_is_the_worked_example() -> None:
-    figure = asdict(taught("minilm")[0].figures)
-    assert figure["scores"][0] == [[5, 0], [0, 0]] and figure["scores"][1] == [[0, 0], [0, 5]]
-    share = math.exp(5 / math.sqrt(2)) / (math.exp(5 / math.sqrt(2)) + 1)
-    assert_close(figure["weights"][0], [[share, 1 - share], [0.5, 0.5]], "head 0")
-    assert_close(figure["weights"][1], [[0.5, 0.5], [1 - share, share]], "head 1")
-    text = " ".join(taught("minilm")[0].paragraphs)
-    assert "1 x 1 + 2 x 2 = 5" in text and "0.97" in text and "0.03" in text
-    assert taught("minilm")[0].question.answer == pytest.approx(share)
+    figure = figures_of(taught("llama"), "heads")
+    assert [each["kv_head"] for each in figure["heads"]] == [0, 0, 0, 1, 1, 1]
+    assert figure["num_kv_heads"] == 2
+    assert "3 heads always share one key" in words_of(taught("llama"), "heads")
+    assert figures_of(taught("llama"), "vectors")["is_grouped"]

@@ -1,26 +1,37 @@
 """Parts of maps, merged, weighted or reduced, equal those of the whole weight matrix."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from headwise.attention.attend import attend_in_steps
 from headwise.errors import OptionError
 from headwise.explorer import maps
+from headwise.explorer.api_requests import BarsQuery
 from headwise.explorer.maps import (
     STEPS,
     MapOptions,
+    fits_at_once,
     map_axes,
+    map_bars,
     map_cells,
+    map_row,
     map_weights,
     reduce_maps,
+    stack_axes,
+    stack_layers,
+    stack_weights,
     thumbnails,
 )
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId
-from headwise.tracing.maps import Maps
+from headwise.watching.calls import AttentionCall
 
 from ..watching.helpers import allow_weights
-from .sessions import WORDS, cat, tiny_session
+from .sessions import WORDS, animal, cat, tiny_session
 
 pytestmark = allow_weights
 FAMILIES = ("bert", "llama", "gpt2", "gpt_oss", "gemma2", "bloom")
@@ -49,43 +60,120 @@ def test_any_part_of_a_map_equals_that_part_of_the_weights(name: str) -> None:
             close(alone, want[head : head + 1, 2:7])
 
 
-def maps_of(reading: TextAnalysis, layer: str) -> Maps:
-    weights = whole(reading, layer)
-    return Maps(weights, tuple(map(str, range(len(weights)))), reading.labels(layer))
+def precise(reading: TextAnalysis, layer: str) -> torch.Tensor:
+    """All weights of a layer in float64, from its queries, keys and rules."""
+    call = reading.call(layer)
+    assert isinstance(call, AttentionCall)
+    tensors = (call.queries, call.keys, call.values)
+    return attend_in_steps(*(tensor.double() for tensor in tensors), rules=call.rules).weights[0]
 
 
-def test_a_text_of_only_special_tokens_has_no_words_or_ordinary_tokens() -> None:
-    reading = tiny_session("bert").read("[CLS] [SEP] [CLS]")
-    for look in (MapOptions(hides_special=True), MapOptions(is_by_word=True)):
-        with pytest.raises(OptionError, match="special"):
-            map_weights(reading, "L0", look, ALL, ALL)
+def by_word(weights: torch.Tensor, groups: tuple[tuple[int, ...], ...]) -> torch.Tensor:
+    """Rows of each word's pieces averaged, and their keys added, one word after the other."""
+    rows = torch.stack([weights[:, list(group)].mean(1) for group in groups], 1)
+    return torch.stack([rows[:, :, list(group)].sum(2) for group in groups], 2)
 
 
-def test_words_special_tokens_and_sink_are_those_of_a_trace() -> None:
-    reading = cat()
-    maps = maps_of(reading, "L2")
-    for look, want in (
-        (MapOptions(is_by_word=True), maps.by_word()),
-        (MapOptions(hides_special=True), maps.without_special()),
-        (MapOptions(drops_sink=True), maps.without_sink()),
-        (MapOptions(hides_special=True, drops_sink=True), maps.without_sink().without_special()),
-    ):
-        rows, keys = map_axes(reading.labels("L2"), look)
-        assert (rows.labels, keys.labels) == (want.labels.queries, want.labels.keys)
-        close(map_weights(reading, "L2", look, ALL, ALL), want.weights)
-    rows, _ = map_axes(reading.labels("L2"), MapOptions(is_by_word=True))
-    assert "unbelievably" in rows.labels
-    part = map_weights(reading, "L2", MapOptions(is_by_word=True), slice(3, 9), slice(7, 10))
-    close(part, maps.by_word().weights[:, 3:9, 7:10])
+def without_first(weights: torch.Tensor) -> torch.Tensor:
+    rest = weights.clone()
+    rest[:, :, 0] = 0
+    sums = rest.sum(-1, keepdim=True)
+    return rest / sums.where(sums > 1e-6, 1)
 
 
-def test_valued_weights_are_scaled_by_the_lengths_that_values_add() -> None:
-    reading = cat()
-    call = reading.call("L1")
-    got = map_weights(reading, "L1", MapOptions(is_valued=True), ALL, ALL)
-    parts = call.output_weight.unflatten(0, (call.num_heads, -1))
-    added = (call.values[0] @ parts).norm(dim=-1)
-    close(got, whole(reading, "L1") * added[:, None])
+def valued(weights: torch.Tensor, reading: TextAnalysis, layer: str) -> torch.Tensor:
+    call = reading.call(layer)
+    parts = call.output_weight.double().unflatten(0, (call.num_heads, -1))
+    added = (call.values[0].double() @ parts).norm(dim=-1)
+    weighed = weights * added[:, None]
+    return weighed / weighed.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("make", [cat, animal])
+@pytest.mark.parametrize("is_by_word", [False, True])
+@pytest.mark.parametrize("drops_sink", [False, True])
+@pytest.mark.parametrize("is_valued", [False, True])
+def test_maps_equal_a_reference_in_float64(
+    make: Callable[[], TextAnalysis], is_by_word: bool, drops_sink: bool, is_valued: bool
+) -> None:
+    reading, options = make(), MapOptions(is_by_word, drops_sink, is_valued)
+    for layer in ("L0", "L3"):
+        want = precise(reading, layer)
+        if drops_sink:
+            want = without_first(want)
+        if is_valued:
+            want = valued(want, reading, layer)
+        if is_by_word:
+            want = by_word(want, reading.stage.groups)
+        got = map_weights(reading, layer, options, ALL, ALL)
+        close(got, want)
+        close(map_weights(reading, layer, options, slice(3, 9), slice(5, 8)), want[:, 3:9, 5:8])
+        if not drops_sink:  # a row may have nothing but its first key
+            torch.testing.assert_close(got.sum(-1), torch.ones_like(got[..., 0]))
+
+
+def test_rows_and_columns_are_words_with_special_tokens() -> None:
+    axes = map_axes(cat(), "L2", MapOptions(is_by_word=True))
+    assert axes[0] == axes[1] and len(axes[0]) < len(cat().stage.pieces)
+    texts = [word.text for word in axes[0].words]
+    assert "unbelievably" in texts and texts[0] == "[CLS]" and texts[-1] == "[SEP]"
+    assert stack_axes(cat(), "L2").words.columns is None
+
+
+def test_a_text_of_only_special_tokens_has_special_words() -> None:
+    axes = stack_axes(tiny_session("bert").read("[CLS] [SEP] [CLS]"), "L0")
+    for axis in (axes.words, axes.pieces):
+        assert [word.kind for word in axis.rows] == ["special"] * 3
+
+
+def test_cross_attention_has_rows_and_columns_of_its_own() -> None:
+    for name in ("bart", "t5"):
+        reading = tiny_session(name).read(WORDS)
+        stacks = {call.stack: stack_axes(reading, layer) for layer, call in reading.calls.items()}
+        assert set(stacks) == {"encoder", "decoder", "cross"}
+        assert stacks["cross"].words.columns == stacks["encoder"].words.rows
+        assert stacks["encoder"].words.columns is stacks["decoder"].words.columns is None
+
+
+@pytest.mark.parametrize("name", ["bart", "t5"])
+def test_all_weights_of_a_stack_are_its_layers_in_order(name: str) -> None:
+    reading = tiny_session(name).read(WORDS)
+    for stack in ("encoder", "decoder", "cross"):
+        layers = stack_layers(reading, stack)
+        want = torch.cat([map_weights(reading, each, MapOptions(), ALL, ALL) for each in layers])
+        assert torch.equal(stack_weights(reading, stack, MapOptions()), want)
+
+
+def test_a_row_and_a_column_are_parts_of_the_map() -> None:
+    options, head = MapOptions(is_by_word=True), HeadId(3, 1)
+    want = map_weights(animal(), "L3", options, ALL, ALL, head=1)[0]
+    close(map_row(animal(), head, options, 8), want[8])
+    close(map_row(animal(), head, options, 8, by=True), want[:, 8])
+    with pytest.raises(OptionError, match=r"at is 14.* 0\.\.13"):
+        map_row(animal(), head, options, 14)
+
+
+@pytest.mark.parametrize("by", [False, True])
+@pytest.mark.parametrize("size", [8, 64])
+def test_bars_have_the_largest_share_of_every_block(by: bool, size: int) -> None:
+    options = MapOptions(is_by_word=True)
+    bars = map_bars(animal(), options, BarsQuery(at=8, size=size, by=by)) / 255
+    whole_maps = stack_weights(animal(), "", options)
+    rows = whole_maps[:, :, 8] if by else whole_maps[:, 8]
+    width = -(-rows.shape[1] // size)
+    want = torch.stack([part.amax(1) for part in rows.split(width, 1)], 1)
+    assert bars.shape == want.shape and np.abs(bars - want.numpy()).max() <= 0.51 / 255
+
+
+def test_weights_of_a_long_text_are_not_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fits_at_once(animal())
+    monkeypatch.setattr(maps, "MAX_SMALL", 72 * 16 * 16 - 1)
+    assert not fits_at_once(animal())
+    with pytest.raises(OptionError, match=r"18,432.* 18,431"):
+        stack_weights(animal(), "", MapOptions())
+    assert stack_weights(animal(), "", MapOptions(is_by_word=True)).shape == (72, 14, 14)
+    with pytest.raises(OptionError, match="stack is 'other'"):
+        stack_weights(animal(), "other", MapOptions())
 
 
 @pytest.mark.parametrize("most", [3, 4, 7, 100])
@@ -130,7 +218,7 @@ def test_cells_and_thumbnails_lose_no_more_than_half_a_step() -> None:
         weights = map_weights(cat(), "L3", options, ALL, ALL, head=1)[0].numpy()
         cells = map_cells(cat(), HeadId(3, 1), options)
         steps = np.frombuffer(cells.values, "<u2").reshape(cells.shape)
-        assert np.abs(steps / STEPS - weights / cells.largest).max() <= 0.5001 / STEPS
+        assert np.abs(steps / STEPS - weights).max() <= 0.5001 / STEPS
     roots = whole(cat(), "L3").sqrt().numpy()
     small = thumbnails(cat(), "L3", MapOptions(), 100)
     assert np.abs(small / 255 - roots).max() <= 0.5001 / 255
@@ -142,7 +230,7 @@ def test_missing_values_layers_and_words_raise_an_error() -> None:
         map_weights(reading, "L0", MapOptions(is_valued=True), ALL, ALL)
     with pytest.raises(OptionError, match="L9"):
         map_weights(reading, "L9", MapOptions(), ALL, ALL)
-    labels = reading.labels("L0")
-    bare = type(labels)(labels.queries, labels.keys)
+    bare = replace(reading, stage=replace(reading.stage, words=(), groups=()))
     with pytest.raises(OptionError, match="words"):
-        map_axes(bare, MapOptions(is_by_word=True))
+        map_axes(bare, "L0", MapOptions(is_by_word=True))
+    assert stack_axes(bare, "L0").words is None

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from headwise.explorer import jobs as jobs_module
+from headwise.explorer.api_types import ProgressAnswer
 from headwise.explorer.jobs import Busy, ModelQueue
+from headwise.explorer.routes import Explorer
 from headwise.progress import Progress, StopWork
+
+from .sessions import tiny_session
 
 
 class Asker:
@@ -51,6 +55,27 @@ def test_requests_are_computed_one_at_a_time_and_all_are_answered() -> None:
         return answers
 
     assert asyncio.run(many()) == [7] * 12 and most == 1
+
+
+def test_progress_states_the_work_in_words() -> None:
+    seen: list[ProgressAnswer] = []
+
+    async def read() -> None:
+        queue = ModelQueue()
+
+        def work(progress: Progress) -> None:
+            for layer in (4, 5):
+                progress("Reading layer {done} of {total}", layer, 30)
+                seen.append(queue.progress())
+
+        assert queue.progress() == ProgressAnswer("", 0, 0, 0)
+        await run(queue, Asker(), work)
+
+    asyncio.run(read())
+    assert seen == [
+        ProgressAnswer("Reading layer 4 of 30", 4, 30, 1),
+        ProgressAnswer("Reading layer 5 of 30", 5, 30, 1),
+    ]
 
 
 def test_work_stops_when_its_request_disconnects() -> None:
@@ -104,3 +129,19 @@ def test_an_error_in_the_work_reaches_the_caller() -> None:
             await run(ModelQueue(), Asker(), lambda _: 1 / 0)
 
     asyncio.run(fail())
+
+
+def test_a_client_that_leaves_while_it_sends_causes_no_error() -> None:
+    app, sent = Explorer(tiny_session("llama")).app(), list[Any]()
+    headers = ((b"host", b"127.0.0.1"), (b"content-type", b"application/json"))
+    scope = {"type": "http", "method": "POST", "path": "/api/readings", "headers": [*headers]}
+    scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 499

@@ -1,349 +1,278 @@
-"""The page in a real browser: every panel, every action, no error and no request elsewhere."""
+"""The page in a real browser: first sight, numbers, address, findings, overlays and saving."""
 
-import json
+import math
 import re
-from functools import partial
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
-from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.scans.scan import ScanJob
-from headwise.scans.settings import ScanSettings
+from headwise.explorer.maps import MapOptions, map_weights
 
-from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
-from .sessions import CAT, WORDS, tiny_session
+from .browser import faults, hash_has, headline, page_at, settle, until, word
+from .sessions import ANIMAL, animal
 
-ROOM = {"width": 1920, "height": 1080}
-STILL = "Below is still the text read before."
-PANELS = ("heads", "whatif", "lesson", "plan")
-MARKUP = "<img src=x onerror=alert(1)> <b>bold</b> \u202eturned 🙂 words"
+EVERY = slice(None)
+CELLS = "[...document.querySelectorAll('.hw-cell')].map((cell) => cell.textContent)"
+WIDE = ANIMAL.replace("tired", "wide")
+LIST = ".hv-list[aria-label='In {} {}']"
 
 
-def saved(page: Page, press: str, folder: Path) -> Path:
+def percent(share: float) -> str:
+    """A share as the page prints it."""
+    whole = math.floor(100 * share + 0.5)
+    return "<1" if whole < 1 else f"{whole}%"
+
+
+def shares(layer: int, head: int, at: int) -> list[float]:
+    """Shares of one word's attention by word, from Python."""
+    options = MapOptions(is_by_word=True)
+    row = slice(at, at + 1)
+    weights = map_weights(animal(), f"L{layer}", options, row, EVERY, head=head)
+    return [float(share) for share in weights[0, 0]]
+
+
+def saved(page: Page, name: str, folder: Path) -> Path:
+    """Save something with the Save menu."""
+    page.click("[data-tool=save]")
     with page.expect_download() as waiting:
-        page.click(press)
+        page.get_by_role("button", name=name).click()
     place = folder / waiting.value.suggested_filename
     waiting.value.save_as(place)
     return place
 
 
-CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].map((box) =>
-    [box.textContent.replace(/^[A-Z] | [0-9]+$/g, ''), getComputedStyle(box).borderLeftColor]))"""
-
-
-def hidden(page: Page) -> list[str]:
-    """Boxes of an outcome whose content overflows."""
-    scrolled: list[str] = page.evaluate(
-        """[...document.querySelectorAll('#whatif .beside, #outcome, #outcome *')].filter((box) =>
-        (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)
-        && getComputedStyle(box).overflow !== 'visible' && box.clientHeight)
-        .map((box) => box.outerHTML.slice(0, 80))"""
-    )
-    return scrolled
-
-
-def show(page: Page, text: str) -> None:
-    page.fill("#text", text)
-    page.press("#text", "Enter")
-    until(page, "!document.getElementById('status').textContent.includes('Reading')")
-
-
-def test_heads_are_drawn_chosen_reached_by_keys_and_shared(chrome: Browser, site: str) -> None:
+def test_the_page_opens_on_a_head_with_a_story(chrome: Browser, site: str) -> None:
     with page_at(chrome, site) as page:
-        page.wait_for_selector("body[data-drawn]")
-        assert page.locator("#grid .head canvas").count() == 72
-        page.wait_for_selector("body[data-head=L0H2]")  # a sharp head, until one is chosen
+        headline(page, "it looks at animal")
+        expect(page.locator(".hv-name")).to_have_text("L3H1")
+        sub = (
+            "68% of its attention, in layer 3, head 1. Coreference: looks back to a mention of the"
+        )
+        expect(page.locator(".hv-sub")).to_contain_text(sub)
+        expect(page.locator(".hv-pill")).to_have_text(["Ccoreference", "Ysyntactic"])
+        expect(page.locator("#model .long")).to_have_text(
+            "all-MiniLM-L6-v2 · 6 layers \u00d7 12 heads"
+        )
         assert page.evaluate("location.hash") == ""
-        numbers = page.locator("#grid [role=columnheader]").all_inner_texts()
-        assert numbers == ["head", *map(str, range(12))]
-        expect(page.locator("#legend")).to_contain_text("stronger colour is more")
-        page.click("#grid [data-head=L3H1]")
-        page.wait_for_selector("body[data-head=L3H1]")
-        expect(page.locator("article.card h3").first).to_have_text("L3H1")
-        page.hover("#grid [data-head=L0H2]")
-        expect(page.locator("#figures")).to_contain_text("L0H2")
-        page.focus("#grid [data-head=L3H1]")
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("ArrowUp")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("body[data-head=L2H2]")
-        until(page, "location.hash.includes('head=L2H2')")
-        with page_at(chrome, page.url) as other:
-            other.wait_for_selector("body[data-head=L2H2]")
+        here = page.locator(LIST.format("this", "sentence")).locator("li")
+        expect(here).to_contain_text(["links it to animal", "links it to tired", "too wide?"])
+        anywhere = page.locator(LIST.format("any", "text"))
+        expect(anywhere).to_contain_text(re.compile("[0-9],[0-9]{3} tokens read"))
+        expect(anywhere.locator("li")).to_contain_text(
+            ["L0H2 looks one word back", "rests on [CLS]", "of 72 heads have no clear role"]
+        )
+        assert page.locator(".hv-head canvas").count() == 72
+        for panel in page.locator(".hv-below > *:visible").all():
+            box = panel.bounding_box()
+            assert box is not None and box["y"] < 900, "all panels begin without scrolling"
 
 
-def test_a_click_on_a_head_is_one_request(chrome: Browser, site: str) -> None:
+def test_printed_shares_are_those_of_the_model(chrome: Browser, site: str) -> None:
     with page_at(chrome, site) as page:
         settle(page)
-        requests: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.click("#grid [data-head=L3H1]")
-        expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
-        page.wait_for_selector("body[data-head=L3H1]")
-        settle(page)
-        assert [re.sub(r".*/readings/\w+/|\?.*", "", url) for url in requests] == ["heads/L3H1"]
+        assert page.evaluate(CELLS) == [percent(share) for share in shares(3, 1, 8)]
+        label = "it, looks at animal 68 percent, [CLS] 10 percent, street 5 percent, and 10 more"
+        expect(word(page, 8)).to_have_attribute("aria-label", re.compile(re.escape(label)))
+        page.get_by_role("button", name="Show as table").click()
+        row = page.locator(".hv-table tr.hv-chosen td")
+        assert row.all_inner_texts() == [percent(share) for share in shares(3, 1, 8)]
+        page.click(".hv-head[data-head=L2H1]")
+        headline(page, "it looks at tired")
+        assert row.all_inner_texts() == [percent(share) for share in shares(2, 1, 8)]
 
 
-def test_one_head_is_shown_in_every_view(chrome: Browser, site: str, tmp_path: Path) -> None:
-    with page_at(chrome, f"{site}#head=L3H1") as page:
-        show(page, CAT)
-        card = page.locator("article.card")
-        expect(card).to_contain_text("Where it looks, by distance")
-        expect(card).to_contain_text("(From this text alone.)")
-        expect(card.locator(":is([data-look], [data-beside])[title^='Pressed: ']")).to_have_count(5)
-        for look, key in (("Special tokens", "special=0"), ("Whole words", "words=1")):
-            card.get_by_role("button", name=look).click()
-            until(page, f"location.hash.includes('{key}')")
-        expect(card.locator(".token", has_text="unbelievably")).to_have_count(1)
-        card.get_by_role("button", name="First token").click()
-        card.get_by_role("button", name="Weigh by values").click()
-        until(page, "location.hash.includes('values=1')")
-        canvas = card.locator("canvas").first
-        canvas.hover(position={"x": 150, "y": 150})
-        expect(card.locator(".readout")).to_have_text(re.compile(r".+ → .+: \d"))
-        canvas.focus()
-        page.keyboard.press("ArrowDown")
-        expect(card.locator(".readout")).to_have_text(re.compile(r".+ → .+: \d"))
-        card.locator(".token", has_text="cat").click()
-        expect(card.locator(".token", has_text="cat")).to_have_attribute("aria-pressed", "true")
-        expect(card.locator("path.arc")).not_to_have_count(0)
-        for title, words in (("Evidence for roles", "baseline"), ("Every measure", "entropy")):
-            card.locator("summary", has_text=title).click()
-            expect(card.locator("details", has_text=title).locator("table")).to_contain_text(words)
-        svg = saved(page, "article.card button:has-text('SVG')", tmp_path)
-        assert svg.read_text("utf-8").startswith("<svg") and "unbelievably" in svg.read_text(
-            "utf-8"
-        )
-        png = saved(page, "article.card button:has-text('PNG')", tmp_path)
-        assert png.read_bytes().startswith(b"\x89PNG") and png.name == "L3H1.png"
-        card.get_by_role("button", name="Beside").click()
-        page.click("#grid [data-head=L0H2]")
-        expect(page.locator("article.card")).to_have_count(2)
-
-
-def test_the_grid_is_coloured_sorted_filtered_and_scanned(
-    chrome: Browser, site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = partial(ScanJob.of, settings=ScanSettings(per_relation=25, max_sentences=300, probe=True))
-    monkeypatch.setattr(ScanJob, "of", few)
-    with page_at(chrome, site) as page:
-        page.select_option("#colour", "normalised_entropy")
-        expect(page.locator("#legend")).to_contain_text("(faint) to 0.9")
-        page.select_option("#colour", "role")
-        expect(page.locator("#legend")).to_contain_text("From this text alone")
-        colours = page.evaluate(CHIPS)
-        assert len(set(colours.values())) == len(colours) and "no role" in colours
-        page.select_option("#colour", "normalised_entropy")
-        page.select_option("#colour", "previous")
-        legend = page.inner_text("#legend")
-        page.select_option("#order", "previous")
-        first = page.locator("#grid .head").first
-        assert first.get_attribute("data-head") == "L0H2"
-        page.click("#scan")
-        expect(page.locator("#scan")).to_contain_text("Stop")
-        page.click("#scan")
-        expect(page.locator("#scan")).to_have_text(re.compile("Find roles"), timeout=60_000)
-        if "✓" not in page.inner_text("#scan"):
-            page.click("#scan")
-        expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
-        expect(page.locator("#legend")).to_contain_text("syntactic")
-        expect(page.locator("#legend")).to_contain_text("From built-in text and sentences")
-        page.select_option("#colour", "previous")
-        assert page.inner_text("#legend") == legend, "figures stay those of the text that was read"
-        page.select_option("#colour", "role")
-        page.select_option("#role", "positional")
-        dim = page.locator("#grid .head.dim").count()
-        assert 0 < dim < 72
-        assert "dim" not in (page.get_attribute("#grid [data-head=L0H2]", "class") or "")
-
-
-def test_long_texts_are_seen_whole_and_in_part(chrome: Browser, site: str) -> None:
-    with page_at(chrome, f"{site}#head=L1H9") as page:
-        show(page, "a word and another one here " * 150)
-        expect(page.locator("#status")).to_contain_text(
-            re.compile("The model takes at most 512 tokens: the last [0-9]+ tokens were left out")
-        )
-        cells = "document.querySelector('article.card canvas').getAttribute('aria-label')"
-        until(page, f"{cells}.includes('512 by 512')")
-        page.click("button[aria-label='Zoom in']")
-        until(page, f"{cells}.includes('256 by 256')")
-        page.click("button[aria-label='Zoom in']")
-        until(page, f"{cells}.includes('128 by 128')")
-        box = page.locator("article.card canvas").bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + 300, box["y"] + 300)
-        page.mouse.down()
-        page.mouse.move(box["x"] + 200, box["y"] + 200, steps=4)
-        page.mouse.up()
-        with page.expect_response(re.compile("/map")):
-            page.click("button[aria-label='Zoom out']")
-        page.get_by_role("button", name="Whole map").click()
-        until(page, f"{cells}.includes('512 by 512')")
-
-
-def test_a_late_progress_report_is_not_shown(chrome: Browser, site: str) -> None:
-    with page_at(chrome, site) as page:
-        progress: list[Route] = []
-        readings: list[Route] = []
-        page.route("**/api/progress", lambda route: progress.append(route))
-        page.route("**/api/readings", lambda route: readings.append(route))
-        page.fill("#text", "another sentence")
-        page.press("#text", "Enter")
-        while not progress:
-            page.wait_for_timeout(50)
-        readings.pop().continue_()
-        expect(page.locator("#status")).to_contain_text("tokens read")
-        for late in progress:
-            with page.expect_response("**/api/progress"):
-                late.continue_()
-        page.wait_for_timeout(200)
-        expect(page.locator("#progress")).to_be_hidden()
-
-
-def test_long_work_is_followed_again_after_a_lost_answer(chrome: Browser, site: str) -> None:
-    page = chrome.new_page()  # a rejected request is also an error in the console
+def test_the_words_are_painted_before_the_model_answers(chrome: Browser, site: str) -> None:
+    page = chrome.new_page()
     try:
-        page.goto(site)
-        page.wait_for_selector("#status:has-text('tokens read')")
-        page.route(
-            "**/api/jobs/scan",
-            lambda route: route.abort() if route.request.method == "GET" else route.continue_(),
-        )
-        page.click("#scan")
-        expect(page.locator("#status")).to_contain_text("does not answer")
-        page.unroute("**/api/jobs/scan")
-        page.click("#scan")
-        expect(page.locator("#scan")).to_have_text(re.compile("Stop|✓"), timeout=60_000)
+        page.route("**/api/**", lambda route: None)  # never answered
+        page.goto(f"{site}#text=Some+other+words", wait_until="commit")
+        expect(page.locator("#first-words")).to_have_text("Some other words ")
+        expect(page.locator("#status")).to_have_text("Loading the model")
+        places = page.locator("#first-words span")
+        assert len({box["y"] for each in places.all() if (box := each.bounding_box())}) == 1
+        paints = "performance.getEntriesByType('paint').map((entry) => entry.startTime)"
+        until(page, f"{paints}.length > 0")
+        assert min(page.evaluate(paints)) < 1000
     finally:
         page.close()
 
 
-def test_heads_are_switched_off_scaled_and_kept(chrome: Browser, site: str, tmp_path: Path) -> None:
-    with page_at(chrome, f"{site}#panel=whatif") as page:
-        page.wait_for_selector("body[data-outcome='0']")
-        expect(page.locator("#scaled")).to_contain_text("press a head first")
-        for head in ("L3H1", "L0H0"):
-            page.click(f"#switches [data-head={head}]")
-        page.wait_for_selector("body[data-outcome='2']")
-        expect(page.locator("#scaled")).to_have_text("L0H0")
-        expect(page.locator("#saved")).to_contain_text("98,496 parameters")
-        expect(page.locator("#outcome")).to_contain_text("Untouched")
-        before, after = (
-            page.locator("#outcome table.matrix").nth(at).inner_text() for at in (0, 1)
+def test_a_hover_on_a_short_text_sends_no_request(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        settle(page)
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        word(page, 4).hover()
+        headline(page, "cross looks at street")
+        page.hover(".hv-head[data-head=L2H1]")
+        expect(page.locator(".hv-name")).to_have_text("L2H1")
+        page.click(".hv-head[data-head=L2H1]")
+        page.click(".hv-head[data-head=L3H1]", modifiers=["Shift"])
+        expect(page.locator(".hv-name")).to_have_text("2 heads")
+        assert requests == []
+        page.click("summary:has-text('About')")
+        expect(page.locator(".hv-facts")).to_contain_text("How far it looks")
+        assert len(requests) == 1, "facts beyond weights come in one request when they are opened"
+
+
+def test_the_address_keeps_what_is_chosen_and_back_goes_back(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.click(".hv-head[data-head=L2H1]")
+        hash_has(page, head="L2H1", word="8")
+        word(page, 4).click()
+        hash_has(page, word="4")
+        page.keyboard.press("v")
+        page.get_by_label("Looked at by").check()
+        hash_has(page, by="1")
+        page.keyboard.press("Escape")
+        with page_at(chrome, page.url) as other:
+            headline(other, "cross is looked at by the")
+            expect(other.locator(".hv-differs")).to_have_text("View")
+        page.go_back()
+        hash_has(page, by="")
+        page.go_back()
+        hash_has(page, word="8")
+        page.go_back()
+        headline(page, "it looks at animal")
+        assert page.evaluate("location.hash") == ""
+        page.go_forward()
+        headline(page, "it looks at tired")
+        page.evaluate("location.hash = '#head=L9H99'")
+        expect(page.locator(".hv-name")).to_have_text("L3H1")  # an unknown head is left out
+
+
+def test_a_typed_address_is_not_overwritten(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.focus('[data-side="0"][data-word="8"]')
+        page.evaluate(
+            """() => {
+                document.activeElement.dispatchEvent(
+                    new KeyboardEvent("keydown", {key: "ArrowLeft", bubbles: true}));
+                location.hash = "#head=L0H2"; // before the address of the key is written
+                dispatchEvent(new Event("pagehide"));
+            }"""
         )
-        assert before.split("\n")[1:] != after.split("\n")[1:]
-        plan = saved(page, "#keep", tmp_path)
-        assert str(CutPlan.read(plan)) == "L0H0 L3H1"
-        assert json.loads(plan.read_text("utf-8"))["model"] == "minilm"
-        page.locator("#factor").fill("0.5")
-        page.wait_for_selector("body[data-outcome='1']")
-        until(page, "decodeURIComponent(location.hash).includes('L0H0*0.5')")
-        page.fill("#sentences", "One sentence.\nAnother one.")
-        page.locator("#sentences").blur()
-        expect(page.locator("#outcome table.matrix").first.locator("tr")).to_have_count(3)
-        page.click("#reset")
-        page.wait_for_selector("body[data-outcome='0']")
+        page.wait_for_selector("body[data-head=L0H2]")
 
 
-def test_a_causal_models_predictions_are_shown_beside_the_unchanged_ones(chrome: Browser) -> None:
-    with (
-        served(tiny_session("llama")) as address,
-        page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,
-    ):
-        page.wait_for_selector("body[data-outcome='0']")
-        expect(page.locator("#outcome")).to_contain_text("Likeliest next tokens")
-        page.click("#switches [data-head=L0H1]")
-        expect(page.locator("#saved")).to_contain_text("1 head off. It cannot be cut as it is: ")
-        page.set_viewport_size(PHONE)
-        assert hidden(page) == []
-        page.set_viewport_size(DESKTOP)
+def test_findings_choose_head_word_and_role(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#head=L0H0&word=2") as page:
+        finding = page.get_by_role("button", name="L2H1 links it to tired, 71%")
+        finding.click()
+        headline(page, "it looks at tired")
+        expect(finding).to_have_attribute("aria-current", "true")
+        page.get_by_role("button", name=re.compile("L1H11 rests on")).click()
+        headline(page, "it rests on [CLS]")
+        expect(page.locator(".hv-pill[aria-pressed=true]")).to_have_text("Ssink")
+
+
+def test_several_heads_are_laid_over_each_other(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#head=L0H2,L2H1,L3H1") as page:
+        headline(page, "it looks at because, tired and animal")
+        heads = page.locator(".hv-named")
+        expect(heads).to_have_count(3)
+        expect(heads.first).to_contain_text("positional, one word back")
+        printed = [shares(0, 2, 8), shares(2, 1, 8), shares(3, 1, 8)]
+        expected = [percent(share) for row in printed for share in row]
+        until(page, f"{CELLS}.length === {len(expected)}")
+        assert page.evaluate(CELLS) == expected
+        note = page.locator(".hv-notes p").last
+        expect(note).to_have_text(re.compile(r"\+ [0-9]+ links under 10%, and 13% and 10% on"))
+        page.get_by_role("button", name="L2H1", exact=True).click()
+        expect(page.locator(".hv-tabs [aria-pressed=true]")).to_have_text("L2H1")
+        for name in ("L1H8", "L4H0"):
+            page.click(f".hv-head[data-head={name}]", modifiers=["Shift"])
+        expect(page.locator(".hv-remark")).to_have_text("Four heads are the most on one stage.")
+        page.click(".hv-head[data-head=L0H2]", modifiers=["Shift"])
+        hash_has(page, head="L2H1,L3H1,L1H8")
+
+
+def test_heads_shows_the_head_that_what_if_has_chosen(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.click("nav a[data-panel=whatif]")
+        expect(page.locator("#heads")).to_be_hidden()
+        page.evaluate("location.hash = '#panel=whatif&head=L0H2'")
         page.click("nav a[data-panel=heads]")
-        page.click("#grid [data-head=L1H4]")
-        expect(page.locator("article.card")).to_contain_text("KV head 1 of 2")
+        headline(page, "it looks at because")
+        said = re.match("[0-9]+%", page.locator(".hv-sub").inner_text())
+        assert said is not None
+        settle(page)
+        assert said[0] == "100%"
+        here = CELLS.replace("'.hw-cell'", "'#heads .hw-cell'")
+        assert page.evaluate(here) == [percent(share) for share in shares(0, 2, 8)]
 
 
-def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
-    with page_at(chrome, f"{site}#panel=plan") as page:
-        page.wait_for_selector("body[data-planned='28311552']")
-        table = page.locator("#planner table").first
-        for row in (
-            "KV cache 36 MiB",
-            "materialised 24 MiB",
-            "Operations a byte read in decoding 1.00",
-        ):
-            expect(table).to_contain_text(re.compile(row.replace(" ", r"\s*")))
-        page.focus("#plan-layers")
-        page.keyboard.press("ArrowRight")
-        page.wait_for_selector("body[data-planned='37748736']")
-        expect(page.locator("#planner svg").first).to_contain_text("gpt2")
-        page.focus("#plan-heads")
-        page.keyboard.press("ArrowRight")
-        expect(table.locator("caption")).to_contain_text("16 heads of 48, 16 KV heads")
-        assert page.get_attribute("body", "data-planned") == "37748736", "the same parameters"
-        page.keyboard.press("ArrowRight")
-        uneven = "20 heads do not share a width of 768 evenly: each is taken as 38 wide."
-        expect(page.locator("#planner")).to_contain_text(uneven)
-        page.locator("#planner").get_by_label("Up").select_option("num_heads")
-        expect(page.locator("#planner svg").first).to_contain_text("Heads")
-        expect(page.locator("#planner")).to_contain_text("rank 64 of 1,024")
-        expect(page.locator("#planner caption").last).to_contain_text(
-            "takes the same parameters and multiply-adds. What differs is the size of each head"
+def test_the_panel_of_heads_says_what_a_head_is(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        panel = page.locator(".hv-grid-panel")
+        expect(panel).to_contain_text(
+            "A head is one part of the model that decides, for every word"
         )
+        expect(panel.get_by_text("+ means more than one role.")).to_be_visible()
+        expect(panel.get_by_text("Its colour says what it tends to do.")).to_be_hidden()
+        expect(panel).to_contain_text("A head with several roles (+) counts in each of them.")
 
 
-def test_user_text_is_never_markup(chrome: Browser, site: str) -> None:
-    with page_at(chrome, f"{site}#head=L0H0") as page:
-        page.on("dialog", lambda dialog: pytest.fail(f"ran: {dialog.message}"))
-        show(page, MARKUP)
-        expect(page.locator(".token", has_text="<").first).to_be_visible()
-        assert page.locator("main img, main b").count() == 0
-        for panel in PANELS:
-            page.click(f"nav a[data-panel={panel}]")
-        page.wait_for_timeout(300)
-        show(page, "   ")
-        expect(page.locator("#status")).to_have_text(
-            f"The text is empty: write a few words. {STILL}"
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
-def test_every_panel_is_accessible_and_fits(
-    chrome: Browser, site: str, scheme: str, size: dict[str, int]
-) -> None:
-    with page_at(chrome, f"{site}#head=L3H1&beside=L0H2", size=size, scheme=scheme) as page:
-        page.wait_for_selector("body[data-drawn]")
-        for panel in PANELS:
-            page.click(f"nav a[data-panel={panel}]")
-            settle(page)
-            assert faults(page) == [], panel
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= size["width"], (panel, wide)
-            if panel == "whatif":
-                assert hidden(page) == []
-        page.click("#theme")
-        other = "light" if scheme == "dark" else "dark"
-        assert page.evaluate("document.documentElement.dataset.theme") == other
-
-
-def test_the_page_is_readable_across_a_room_and_its_header_is_small_on_small_screens(
+def test_a_role_recolours_the_stage_and_the_legend_counts_every_role(
     chrome: Browser, site: str
 ) -> None:
-    size = "parseFloat(getComputedStyle(document.querySelector({!r})).fontSize)"
-    small = {"width": 1280, "height": 720}
-    with page_at(chrome, f"{site}#head=L3H1", size=small) as page:
-        expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
-        assert page.evaluate("document.querySelector('header').offsetHeight") < 0.2 * 720
-        assert page.evaluate(size.format("body")) == 15
-        beside = "document.querySelector('#one')"
-        assert page.evaluate(f"{beside}.scrollHeight <= {beside}.clientHeight")
-        page.evaluate("scrollTo(0, 400)")
-        assert page.evaluate("document.querySelector('#grid').getBoundingClientRect().top") >= 0
-        page.set_viewport_size(ROOM)
-        assert 20 <= page.evaluate(size.format("body")) <= 22
-        assert page.evaluate("document.querySelector('main').offsetWidth") > 1800
-        assert page.evaluate(size.format(".hint")) >= 20
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= ROOM["width"]
+    with page_at(chrome, site) as page:
+        pill = page.locator(".hv-pill[data-role=syntactic]")
+        pill.click()
+        hash_has(page, role="syntactic")
+        colour = page.evaluate("getComputedStyle(document.querySelector('.hv-headline i')).color")
+        assert colour == "rgb(14, 90, 44)"
+        legend = page.locator(".hv-legend")
+        counts = [int(text) for text in legend.locator("b").all_inner_texts()]
+        assert sum(counts) > 72, "a head with two roles counts twice"
+        legend.get_by_role("button", name="positional").click()
+        assert page.locator(".hv-head.hv-dim").count() == 72 - int(
+            legend.locator("[data-role=positional] b").inner_text()
+        )
+        legend.get_by_role("button", name="positional").click()
+        expect(page.locator(".hv-dim")).to_have_count(0)
+
+
+def test_the_grid_shows_maps_a_word_or_a_measure(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.locator(".hv-segments").get_by_role("button", name="it").click()
+        hash_has(page, grid="word")
+        expect(page.locator(".hv-bars")).to_have_count(72)
+        page.get_by_label("Colour heads by a measure").select_option("distance")
+        scale = page.locator(".hv-measure")
+        expect(scale).to_have_text(re.compile(r"Mean distance in tokens: [0-9.]+ \(faint\) to"))
+        label = page.locator(".hv-head[data-head=L0H2]").get_attribute("aria-label") or ""
+        assert re.fullmatch(r"L0H2, positional, [0-9.]+", label.replace(", chosen", ""))
+        page.get_by_label("Colour heads by a measure").select_option("zero")
+        expect(scale).to_contain_text("not measured yet")
+        expect(scale.get_by_role("button", name="Measure importance")).to_be_visible()
+        page.locator(".hv-segments").get_by_role("button", name="Maps").click()
+        expect(page.locator(".hv-legend")).to_be_visible()
+
+
+def test_facts_about_a_head_have_plain_names(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.click("summary:has-text('About L3H1')")
+        facts = page.locator(".hv-facts")
+        expect(facts).to_contain_text("Evidence for roles")
+        expect(facts).to_contain_text("What it adds to its layer")
+        expect(facts.locator("caption", has_text="How it looks")).to_be_visible()
+        names = facts.locator("code").first
+        expect(names).to_be_hidden()
+        facts.locator("summary", has_text="All columns").click()
+        expect(names).to_be_visible()
+        assert faults(page) == []
+
+
+def test_pictures_and_the_page_are_saved(chrome: Browser, site: str, tmp_path: Path) -> None:
+    with page_at(chrome, site, scheme="dark") as page:
+        svg = saved(page, "Picture as SVG", tmp_path).read_text("utf-8")
+        assert svg.startswith("<svg") and "animal" in svg and "68%" in svg
+        assert "all-MiniLM-L6-v2, layer 3, head 1." in re.sub(r"<[^>]+>", " ", svg).replace(
+            "  ", " "
+        )
+        assert "#12151b" not in svg, "a saved picture is always light"
+        png = saved(page, "Picture as PNG", tmp_path)
+        assert png.name == "L3H1.png" and png.read_bytes().startswith(b"\x89PNG")
+        html = saved(page, "Page as HTML", tmp_path)
+        assert html.suffix == ".html" and html.stat().st_size < 400_000

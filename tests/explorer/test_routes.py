@@ -4,6 +4,7 @@ import base64
 import functools
 import json
 import math
+import posixpath
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,17 +24,16 @@ from headwise.explorer.maps import (
     MapOptions,
     map_weights,
     reduce_maps,
-    strongest_links,
+    stack_weights,
 )
 from headwise.explorer.routes import Explorer
 from headwise.explorer.session import Session, default_head
 from headwise.head_table import HeadTable
-from headwise.heads import HeadId
 from headwise.objectives.scored_model import open_scored_model
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..pruning.tiny_models import model_of, words_tokenizer
-from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
+from .sessions import ANIMAL, CAT, WORDS, cat, fresh_session, minilm, tiny_session
 
 STATIC = Path(headwise.__file__).parent / "explorer/static"
 HOSTILE = {
@@ -73,7 +73,7 @@ def at(what: str, **query: Any) -> Any:
 def weights(cells: dict[str, Any]) -> np.ndarray:
     """The weights that a browser reads from the cells of a map."""
     steps = np.frombuffer(base64.b64decode(cells["values"]), "<u2").reshape(cells["shape"])
-    return steps / STEPS * cells["largest"]
+    return steps / STEPS
 
 
 def assert_refused(answer: Any, status: int, message: str = "") -> None:
@@ -89,8 +89,9 @@ def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
     assert names
     for name in names:  # grows while modules import others
         text = client().get(name).text if name.endswith(".js") else ""
-        imports = re.findall(r'^(?:import|\}) [^"@]*from "\./([^"]+)"', text, re.MULTILINE)
-        names += [path for file in imports if (path := f"/static/{file}") not in names]
+        imports = re.findall(r'^(?:import|\}) [^"@]*from "(\.[^"]+)"', text, re.MULTILINE)
+        paths = [posixpath.normpath(f"{posixpath.dirname(name)}/{file}") for file in imports]
+        names += [path for path in dict.fromkeys(paths) if path not in names]
     assert len(names) > 10
     for name in names:
         answer = client().get(name)
@@ -101,7 +102,7 @@ def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
 
 
 def test_lines_of_the_page_have_at_most_100_characters() -> None:
-    files = [file for file in STATIC.iterdir() if file.suffix in (".js", ".css", ".html")]
+    files = [file for file in STATIC.rglob("*") if file.suffix in (".js", ".css", ".html")]
     assert len(files) > 10
     lines = [(file.name, line) for file in files for line in file.read_text("utf-8").splitlines()]
     assert [(name, line) for name, line in lines if len(line) > 100] == []
@@ -110,7 +111,7 @@ def test_lines_of_the_page_have_at_most_100_characters() -> None:
 def test_scripts_of_the_page_have_no_untyped_values() -> None:
     types = [
         (file.name, match)
-        for file in STATIC.glob("*.js")
+        for file in STATIC.rglob("*.js")
         for match in re.findall(r"[{<|,(:]\s*any\b(?=\s*[}>|,)\[])", file.read_text("utf-8"))
     ]
     assert types == []
@@ -123,16 +124,25 @@ def test_the_model_is_described() -> None:
     assert client("llama").get("/api/model").json()["kind"] == "prediction"
 
 
-def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
+def test_a_reading_has_words_and_figures_of_every_head() -> None:
     reading = read()
-    assert reading["tokens"][:3] == ["[CLS]", "the", "cat"]
+    axes = reading["stacks"][""]
+    assert [word["text"] for word in axes["words"]["rows"]][:3] == ["[CLS]", "The", "cat"]
+    assert [word["text"] for word in axes["pieces"]["rows"]][:3] == ["[CLS]", "the", "cat"]
+    assert axes["words"]["columns"] is None and reading["text"] == CAT
+    assert (reading["tokens"], reading["is_small"]) == (len(axes["pieces"]["rows"]), True)
+    assert reading["why_no_words"] is None and not reading["rests_on_first"]
     heads = reading["heads"]
     assert len(heads["names"]) == len(heads["roles"]) == 72
     table = cat().table
     want = table.df["normalised_entropy"].tolist()
     assert heads["measures"]["normalised_entropy"] == pytest.approx(want)
-    assert reading["default_head"] == "L0H2"
     assert read() == reading, "the same text is read once"
+
+
+def test_a_causal_model_rests_on_its_first_token() -> None:
+    reading = client("llama").post("/api/readings", json={"text": WORDS}).json()
+    assert reading["rests_on_first"]
 
 
 def test_the_default_head_is_sharp_and_not_a_sink() -> None:
@@ -150,9 +160,46 @@ def test_maps_are_the_weights_in_two_bytes() -> None:
     assert np.abs(weights(cells) - want.numpy()).max() <= 0.51 / STEPS
     assert (cells["rows"], cells["keys"]) == ([2, 9], [0, 5])
     valued = at("heads/L3H1/map", rows="2:9", keys="0:5", is_valued=1).json()
-    largest = valued["largest"]
     want = map_weights(cat(), "L3", MapOptions(is_valued=True), slice(2, 9), slice(0, 5))[1]
-    assert np.abs(weights(valued) - want.numpy()).max() < 1e-4 * largest
+    assert np.abs(weights(valued) - want.numpy()).max() <= 0.51 / STEPS
+
+
+def numbers(answer: Any, kind: str = "<u2") -> np.ndarray:
+    """The numbers in an answer of bytes, in its shape."""
+    assert answer.status_code == 200, answer.text
+    shape = [int(size) for size in answer.headers["x-shape"].split(",")]
+    return np.frombuffer(answer.content, kind).reshape(shape)
+
+
+@pytest.mark.parametrize("options", [{}, {"is_by_word": 1}, {"drops_sink": 1}, {"is_valued": 1}])
+def test_weights_of_all_heads_come_in_one_answer(options: dict[str, int]) -> None:
+    got = numbers(at("weights", **options)) / STEPS
+    chosen = MapOptions(**{name: True for name in options})
+    assert np.abs(got - stack_weights(cat(), "", chosen).numpy()).max() <= 0.51 / STEPS
+    if "drops_sink" not in options:
+        assert np.abs(got.sum(-1) - 1).max() < len(got[0]) / STEPS
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_rows_columns_and_bars_are_sent(by: int) -> None:
+    every = slice(0, 99)
+    want = map_weights(cat(), "L3", MapOptions(is_by_word=True), every, every)
+    line = want[:, :, 4] if by else want[:, 4]
+    row = at("heads/L3H1/row", at=4, by=by, is_by_word=1).json()["values"]
+    got = np.frombuffer(base64.b64decode(row), "<u2") / STEPS
+    assert np.abs(got - line[1].numpy()).max() <= 0.51 / STEPS
+    bars = numbers(at("bars", at=4, by=by, is_by_word=1), "u1") / 255
+    assert np.abs(bars[36:48] - line.numpy()).max() <= 0.51 / 255
+
+
+def test_a_pair_aligns_its_words() -> None:
+    body = {"text": ANIMAL, "other": ANIMAL.replace("too tired", "wide")}
+    pair = client().post("/api/pair", json=body).json()
+    assert pair["first"]["text"] == ANIMAL and pair["second"]["name"] != pair["first"]["name"]
+    words = pair["aligned"]["words"]
+    assert words[:10] == [[place, place] for place in range(10)]
+    assert words[10:] == [[10, 10], [11, None], [12, 11], [13, 12]]
+    assert pair["aligned"]["pieces"][3:5] == [[3, 3], [4, 4]]
 
 
 def test_thumbs_are_reduced_maps() -> None:
@@ -163,54 +210,27 @@ def test_thumbs_are_reduced_maps() -> None:
     assert np.abs(small - want.sqrt().numpy()).max() <= 0.51 / 255
 
 
-def test_labels_of_every_view_come_with_the_text() -> None:
-    labels = read()["labels"][""]
-    assert labels["pieces"] == {"rows": read()["tokens"], "keys": None}
-    assert "unbelievably" in labels["words"]["rows"]
-    assert labels["ordinary"]["rows"] == read()["tokens"][1:-1]
-    special = client("bert").post("/api/readings", json={"text": "[CLS] [SEP] [CLS]"}).json()
-    assert set(special["labels"][""]) == {"pieces"}, "no words and no ordinary tokens"
+def test_stacks_have_axes_of_their_own() -> None:
+    stacks = client("bart").post("/api/readings", json={"text": WORDS}).json()["stacks"]
+    assert set(stacks) == {"encoder", "decoder", "cross"}
+    assert stacks["encoder"]["pieces"]["columns"] is None
+    assert stacks["cross"]["pieces"]["columns"] == stacks["encoder"]["pieces"]["rows"]
 
 
-def test_queries_of_cross_attention_have_labels_of_their_own() -> None:
-    labels = client("bart").post("/api/readings", json={"text": WORDS}).json()["labels"]
-    assert set(labels) == {"encoder", "decoder", "cross"}
-    assert labels["encoder"]["pieces"]["keys"] is None
-
-
-@pytest.mark.parametrize("options", [{}, {"is_by_word": 1}, {"drops_sink": 1}, {"is_valued": 1}])
-def test_one_answer_has_the_whole_map_and_the_links_of_a_head(options: dict[str, int]) -> None:
-    panel = at("heads/L3H1", **options).json()
-    assert panel["head"] == "L3H1" and panel["stack"] == "" and not panel["is_scanned"]
-    assert panel["view"] == ("words" if "is_by_word" in options else "pieces")
-    chosen = MapOptions(**{name: True for name in options})
-    every = slice(0, 999)
-    want = map_weights(cat(), "L3", chosen, every, every, head=1)[0].numpy()
-    got = weights(panel["cells"])
-    assert got.shape == want.shape == (len(read()["labels"][""][panel["view"]]["rows"]),) * 2
-    assert np.abs(got - want).max() <= 1e-4 * panel["cells"]["largest"]
-    assert panel["links"] == strongest_links(cat(), HeadId(3, 1), chosen, every)
+def test_a_head_is_described() -> None:
+    panel = at("heads/L3H1").json()
+    assert panel["head"] == "L3H1" and panel["stack"] == "" and panel["is_scanned"]
+    held = [each["role"] for each in panel["roles"] if each["is_held"]]
+    assert set(held) == {"coreference", "syntactic"}
 
 
 def test_a_map_too_large_to_send_is_reduced() -> None:
     reading = minilm().read("a word here " * 120)
-    panel = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
+    cells = client().get(f"/api/readings/{reading.name}/heads/L3H1/map").json()
     want = reduce_maps(reading, "L3", MapOptions(), OVERVIEW, head=1)[0].numpy()
-    assert np.abs(weights(panel["cells"]) - want).max() <= 0.51 / STEPS
-    assert panel["cells"]["rows"] == [0, reading.batch.num_tokens]
+    assert np.abs(weights(cells) - want).max() <= 0.51 / STEPS
+    assert cells["rows"] == [0, reading.batch.num_tokens]
     assert reading.batch.num_tokens > TILE
-    assert panel["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
-
-
-def test_links_and_images_are_sent() -> None:
-    want = strongest_links(cat(), HeadId(3, 1), MapOptions(), slice(2, 5))
-    assert at("heads/L3H1/links", rows="2:5").json() == want
-    image = at("heads/L3H1/image.svg", is_by_word=1)
-    assert image.headers["content-type"].startswith("image/svg+xml")
-    assert "L3H1" in image.text and "unbelievably" in image.text
-    hostile = client().post("/api/readings", json={"text": HOSTILE["markup"]}).json()["name"]
-    svg = client().get(f"/api/readings/{hostile}/heads/L0H0/image.svg").text
-    assert "<script" not in svg and "&lt;" in svg
 
 
 def test_changes_and_plans() -> None:
@@ -279,11 +299,14 @@ def test_the_planner_answers() -> None:
 
 
 def test_the_lesson_is_sent_without_answers_and_checked_here() -> None:
-    steps = client().post("/api/lesson", json={"text": CAT}).json()
-    assert len(steps) == 8
-    assert all("answer" not in step["question"] for step in steps)
-    body = {"text": CAT, "step": steps[1]["name"], "answer": 0}
-    assert set(client().post("/api/lesson/check", json=body).json()) >= {"is_right", "why"}
+    first = client().post("/api/lesson", json={"text": CAT}).json()
+    names = [step["name"] for step in first["steps"]]
+    assert len(set(names)) == 8, "seven steps and an exercise by hand"
+    second = client().post("/api/lesson", json={"text": CAT, "step": names[1]}).json()["step"]
+    assert second["name"] == names[1] and "right" not in second["question"]
+    body = {"text": CAT, "step": names[1], "answer": 0}
+    verdict = client().post("/api/lesson/check", json=body).json()
+    assert set(verdict) >= {"is_right", "why"} and verdict["right"] is None
     for wrong in ("no", [], None):
         refused = client().post("/api/lesson/check", json={**body, "step": wrong})
         assert_refused(refused, 422, "step")
@@ -311,7 +334,9 @@ def test_hostile_texts_are_read_or_get_one_sentence(name: str) -> None:
         assert_refused(answer, 422)
     else:
         reading = answer.json()
-        assert 1 <= len(reading["tokens"]) <= 512
+        assert 1 <= reading["tokens"] <= 512
+        for axis in filter(None, reading["stacks"][""].values()):
+            assert all(word["text"] for word in axis["rows"])
         head = client().get(f"/api/readings/{reading['name']}/heads/L0H0")
         assert head.status_code == 200
     texts = client().post(
@@ -328,17 +353,20 @@ def test_hostile_texts_are_read_or_get_one_sentence(name: str) -> None:
         ("heads/L0H0; drop", {}, "L0H0; drop"),
         ("heads/" + "x" * 200, {}, "head.*L3H11"),
         ("heads/L0H" + "9" * 60, {}, "L0H9"),
-        ("heads/L0H0/map", {}, "rows is ''.* 0:256"),
+        ("heads/L0H0/map", {"keys": "0:9"}, "rows is ''.* 0:256"),
         ("heads/L0H0/map", {"rows": "0:9", "keys": "9:0"}, "keys is 9:0.* 256"),
         ("heads/L0H0/map", {"rows": "0:9", "keys": "0:1000"}, "keys is 0:1000.* 256"),
         ("heads/L0H0/map", {"rows": "-1:9", "keys": "0:9"}, "rows is '-1:9'"),
-        ("heads/L0H0", {"is_valued": "yes"}, "is_valued.*yes.*0.*1"),
+        ("heads/L0H0/map", {"is_valued": "yes"}, "is_valued.*yes.*0.*1"),
         ("thumbs", {}, "layer"),
         ("thumbs", {"layer": "../../etc/passwd"}, "layer.*passwd"),
         ("thumbs", {"layer": "L0", "size": "1e9"}, "size.*1,000,000,000.* 8.*64"),
         ("thumbs", {"layer": "L0", "size": "100000"}, "size.*100,000.* 8.*64"),
-        ("heads/L0H0/links", {}, "rows is ''"),
-        ("heads/L0H0/links", {"rows": "0:1000"}, "rows is 0:1000.* 256"),
+        ("heads/L0H0/row", {}, "at is missing"),
+        ("heads/L0H0/row", {"at": "99"}, r"at is 99.* 0\.\."),
+        ("heads/L0H0/row", {"at": "-1"}, "at is -1.* 0"),
+        ("bars", {"at": "0", "size": "1000"}, "size.*1,000.* 8.*64"),
+        ("weights", {"stack": "decoder"}, "stack is 'decoder'"),
     ],
 )
 def test_wrong_requests_get_one_sentence(what: str, query: dict[str, str], message: str) -> None:
@@ -365,6 +393,8 @@ def test_rows_beyond_the_text_are_empty_not_an_error() -> None:
         ("cutplan", {"heads": ["L9H0"]}, "L9H0"),
         ("lesson", {"text": "   "}, "text.*empty"),
         ("readings", {"words": "a"}, "text"),
+        ("pair", {"text": "a b"}, "other is missing"),
+        ("pair", {"text": "a b", "other": " "}, "text is empty"),
     ],
 )
 def test_wrong_bodies_get_one_sentence(path: str, body: Any, message: str) -> None:
@@ -419,7 +449,16 @@ def test_every_answer_has_the_security_headers() -> None:
 
 
 def test_no_path_reaches_the_file_system() -> None:
-    for path in ("/static/..%2f..%2fsession.py", "/static/session.py", "/static/%2e%2e/run.py"):
+    for path in (
+        "/static/..%2f..%2fsession.py",
+        "/static/session.py",
+        "/static/%2e%2e/run.py",
+        "/static/stage/../../serve.py",
+        "/static//etc/passwd",
+        "/static/types.d.ts",
+        "/static/stage",
+        "/static/",
+    ):
         assert_refused(client().get(path), 404, "address")
     assert_refused(client().get("/api/readings/../../x/map"), 404)
     gone = client().get("/api/readings/0123456789abcdef/heads/L0H0")

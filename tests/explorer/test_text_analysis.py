@@ -71,7 +71,7 @@ def test_a_view_warns_of_tokens_that_were_left_out(more: int, counts: list[str])
         view = headwise.view(model_of("bert"), "w7 " * (LIMIT + more), tokenizer=words_tokenizer())
     messages = [f"the text is {count} too long: its end was left out" for count in counts]
     assert [str(remark.message) for remark in remarks] == messages
-    assert all(remark.filename == __file__ for remark in remarks) and len(view.row_labels) == LIMIT
+    assert all(remark.filename == __file__ for remark in remarks) and view.text["tokens"] == LIMIT
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])

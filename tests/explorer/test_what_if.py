@@ -79,6 +79,7 @@ def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
     numbers = scored.tokenizer.convert_tokens_to_ids(answer.prediction.names)
     assert answer.prediction.before == pytest.approx(before[numbers].tolist(), abs=1e-5)
     assert answer.prediction.after == pytest.approx(after[numbers].tolist(), abs=1e-5)
+    assert answer.prediction.what == "next"
     assert int(before.argmax()) == numbers[0] and answer.prediction.title == "Likeliest next tokens"
     apart = (before * (before.log() - after.log())).sum()
     assert answer.prediction.divergence == pytest.approx(float(apart), abs=1e-4)
@@ -94,7 +95,8 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     session = tiny_session("bert")
     masked = compare_gated(session.scored, ["w7 [MASK] w9"], {}, session.num_heads)
     assert (
-        masked.prediction.title == "Likeliest tokens at the first masked token"
+        masked.prediction.what == "masked"
+        and masked.prediction.title == "Likeliest tokens at the first masked token"
         and masked.prediction.divergence == 0
     )
     last = compare_gated(session.scored, ["w7 w8 w9"], {}, session.num_heads)
@@ -139,7 +141,7 @@ def test_tokens_and_classes_are_called_by_their_names() -> None:
     session = tiny_session("t5")
     answer = compare_gated(session.scored, [WORDS], {}, session.num_heads)
     assert (
-        answer.prediction.noun == "token"
+        answer.prediction.what == "end"
         and answer.prediction.title == "Likeliest tokens at the end of the text"
     )
     assert all(name.startswith(("w", "[")) for name in answer.prediction.names)
@@ -148,7 +150,7 @@ def test_tokens_and_classes_are_called_by_their_names() -> None:
     model = BertForSequenceClassification(config).eval()
     judge = Session(open_scored_model(model, words_tokenizer()))
     answer = compare_gated(judge.scored, [WORDS], {}, judge.num_heads)
-    assert answer.prediction.noun == "class" and answer.prediction.title == "Likeliest classes"
+    assert answer.prediction.what == "class" and answer.prediction.title == "Likeliest classes"
     assert sorted(answer.prediction.names) == ["LABEL_0", "LABEL_1", "LABEL_2"]
 
 

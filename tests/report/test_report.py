@@ -93,7 +93,7 @@ def test_roles_that_no_head_has_are_listed() -> None:
     assert "sink: 1 head" in roles
     assert f"induction. {ROLES['induction'].meaning}" in roles
     summary = section_of(report_page(data), "summary")
-    assert re.search("Not tested.*: positional, delimiter, synta", summary)
+    assert re.search("Not tested.*: induction, duplicate, coreference, pos", summary)
     assert "No head is" not in Page(report_page(data)).text
     scored = data.table.df.assign(induction_score=0.1)
     tested = data_of(HeadTable(scored, data.table.about))
@@ -118,7 +118,7 @@ def test_the_summary_counts(page: str) -> None:
     assert "small has 13 attention heads in 3 layers" in summary
     assert "1,234 tokens of text and 37 sentences with known relations" in summary
     assert "7 of them meet the criteria for at least one role; the other 6" in summary
-    assert "positional 2, delimiter 1, sink 1, syntactic 1" in summary
+    assert "positional 2, syntactic 1, semantic 1, sink 1, delimiter 1" in summary
     assert "L2H4 gives 72% of its attention to the token before" in summary
     assert "L0H2 and L2H4 have the most similar outputs: CKA 0.87" in summary
     assert (
@@ -406,7 +406,7 @@ def test_text_is_readable_on_every_background_in_both_modes() -> None:
 
 def test_letters_and_numbers_are_readable_on_their_colours() -> None:
     for role in (*ROLES.values(), UNKNOWN_ROLE):
-        assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
+        assert contrast("#ffffff", role.light) >= READABLE, role.name
     for step in range(1001):
         ground = colour(step / 1000)
         black, white = contrast("#000000", ground), contrast("#ffffff", ground)

@@ -47,7 +47,13 @@ HideSpecial = Annotated[bool, Option("--hide-special", help="Leave out special t
 DropSink = Annotated[
     bool, Option("--drop-sink", help="Leave out the first key and rescale rows to sum to 1.")
 ]
-HtmlFile = Annotated[Path | None, Option(help="Write a self-contained HTML page.")]
+HtmlFile = Annotated[
+    Path | None,
+    Option(
+        help="Write a self-contained HTML page (by default of the layer with most to see, not the "
+        "first)."
+    ),
+]
 SvgFile = Annotated[Path | None, Option(help="Write the chosen heads' maps as one image.")]
 
 
@@ -103,16 +109,19 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         check_new(path, suffix, force=force)
     choice = {"layer": layer, "stack": stack, "heads": heads}
     if example is None:
-        traced = _trace_model(model, (dtype, device, revision, trust_remote_code), text, choice)
+        finds = html is not None and (layer, stack, heads) == (None, None, None)
+        load = (dtype, device, revision, trust_remote_code)
+        traced, note = _trace_model(model, load, text, choice, finds_layer=finds)
     else:
-        traced = _trace_example(choice)
+        traced, note = _trace_example(choice), ""
     from headwise.views import trace as views
+    from headwise.views.trace_page import trace_page
 
     if step is not None:
         traced[step]  # an unknown step raises before any file is written
     maps = traced.maps(words=words, special=not hide_special, sink=not drop_sink)
     for suffix, path in files.items():
-        content = views.maps_svg(maps) if suffix == ".svg" else views.trace_page(traced, maps)
+        content = views.maps_svg(maps) if suffix == ".svg" else trace_page(traced, maps, note)
         write_new(path, content, suffix, force=force)
     console = quiet_console()
     if as_json:
@@ -144,15 +153,31 @@ def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | 
 
 
 def _trace_model(
-    name: str, loading: tuple[str, str, str | None, bool], text: str | None, choice: dict[str, Any]
-) -> "Trace":
+    name: str,
+    loading: tuple[str, str, str | None, bool],
+    text: str | None,
+    choice: dict[str, Any],
+    *,
+    finds_layer: bool,
+) -> tuple["Trace", str]:
+    """The trace, and a sentence on the choice of the layer if it was not the user's."""
     from headwise.models.loading import LoadOptions, load_model
+    from headwise.tracing.busiest_layer import busiest_layer
     from headwise.tracing.trace import LayerChoice, trace
 
     load = LoadOptions(*loading)
     LayerChoice.parse(**choice)  # report mistakes before loading the model
     options.check_sentence(text)
-    return trace(load_model(name, load), SENTENCE if text is None else text, **choice)
+    loaded, text = load_model(name, load), SENTENCE if text is None else text
+    if not finds_layer:
+        return trace(loaded, text, **choice), ""
+    busiest = busiest_layer(loaded, text)
+    note = (
+        f"Of {busiest.layers} layers, this one has most links of 30% or more between words: "
+        f"{busiest.links}. --layer and --heads choose others."
+    )
+    traced = trace(loaded, text, layer=busiest.layer, stack=busiest.stack)
+    return traced, note if busiest.layers > 1 else ""
 
 
 def _trace_example(choice_options: dict[str, Any]) -> "Trace":

@@ -73,15 +73,22 @@ def colour(share: float) -> str:
     return "#{:02x}{:02x}{:02x}".format(*parts)
 
 
-def heat_svg(maps: Sequence[HeatMap]) -> str:
-    """All maps in one image, in a grid as square as possible, with a colour scale."""
+def heat_svg(
+    maps: Sequence[HeatMap], largest: float | None = None, *, has_scale: bool = True
+) -> str:
+    """All maps in one image, in a grid as square as possible, with a colour scale.
+
+    The strongest colour stands for `largest`, by default the largest number in the maps.
+    """
     most = max(max(len(heat_map.rows), len(heat_map.columns)) for heat_map in maps)
     if most > MOST_LABELS:
         raise OptionError(
             f"{most} tokens are too many for an image: trace at most {MOST_LABELS}, or merge "
             "pieces into words"
         )
-    largest = max((max(row, default=0) for each in maps for row in each.values), default=0) or 1.0
+    if largest is None:
+        largest = max((max(row, default=0) for each in maps for row in each.values), default=0)
+    largest = largest or 1.0
     num_columns = min(round(len(maps) ** 0.5 + 0.499), len(maps))
     num_rows = -(-len(maps) // num_columns)
     width = max(heat_map.width for heat_map in maps) + GAP
@@ -91,6 +98,9 @@ def heat_svg(maps: Sequence[HeatMap]) -> str:
         row, column = divmod(place, num_columns)
         corner = f"translate({GAP / 2 + column * width:.0f} {GAP / 2 + row * height:.0f})"
         parts.append(tag("g", *heat_map.draw(largest), transform=corner))
+    title = f"Attention weights of {', '.join(heat_map.name for heat_map in maps)}"
+    if not has_scale:
+        return svg_image(title, num_columns * width, num_rows * height, *parts)
     x, top = num_columns * width, GAP / 2 + FONT + 8
     length = min(160.0, height - GAP - FONT - 8)
     step = length / SCALE_STEPS
@@ -100,5 +110,4 @@ def heat_svg(maps: Sequence[HeatMap]) -> str:
         parts.append(tag("rect", x=x, y=f"{y:.2f}", **size, fill=fill))
     parts.append(svg_text(x + 14, top + FONT * 0.7, f"{largest:.2f}"))
     parts.append(svg_text(x + 14, top + length, "0"))
-    title = f"Attention weights of {', '.join(heat_map.name for heat_map in maps)}"
     return svg_image(title, x + SCALE_WIDTH, num_rows * height, *parts)

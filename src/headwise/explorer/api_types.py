@@ -1,208 +1,19 @@
-"""The server's requests and answers; static/types.d.ts is generated from the answers.
+"""The server's answers; static/types.d.ts is generated from them.
 
-In: query parameters and JSON bodies. Out: frozen dataclasses, or an OptionError that names the
-field. msgspec converts requests; the notebook widget uses the answer types without msgspec.
+Frozen dataclasses without behaviour, which the notebook widget uses too. api_requests.py has the
+requests.
 """
 
-import json
-import re
-import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
-
-from headwise.checks import whole_number
-from headwise.errors import OptionError
-from headwise.heads import HeadId
-
-LONGEST_TEXT = 200_000
-"""Largest number of characters in a text; the model may then read only its first tokens."""
-MAX_TEXTS = 8
-MAX_HEADS = 4096
-MAX_FACTOR = 4.0
-LONGEST_NAME = 80
-LIMITS = {
-    **dict.fromkeys(("layer", "head", "position"), (0, 100_000)),
-    "size": (8, 64),
-    "d_model": (1, 65536),
-    **dict.fromkeys(("heads", "kv_heads", "layers"), (1, 1024)),
-    "d_key": (1, 4096),
-    "length": (1, 10**7),
-    "batch": (1, 65536),
-}
-"""Smallest and largest allowed value of each whole number in a request."""
-KINDS = {"str": "a string", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""Descriptions of msgspec's types for error messages."""
-Request = TypeVar("Request")
-
-
-def read_body(kind: type[Request], body: bytes) -> Request:
-    """The JSON object in a request's body, converted to `kind`."""
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise OptionError("the request's body is not JSON: send a JSON object") from error
-    if not isinstance(values, dict):
-        raise OptionError(f"the request's body is {reprlib.repr(values)}: send a JSON object")
-    return read_values(kind, values, is_strict=True)
-
-
-def read_values(
-    kind: type[Request], values: Mapping[str, Any], *, is_strict: bool = False
-) -> Request:
-    """A request's values, converted to `kind`; unless `is_strict`, numbers may be strings."""
-    import msgspec
-
-    try:
-        request = msgspec.convert(dict(values), kind, strict=is_strict)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, OptionError):  # raised by __post_init__
-            raise error.__cause__ from None
-        raise OptionError(_explain(str(error), values)) from error
-    for name, (least, most) in LIMITS.items():
-        if isinstance(value := getattr(request, name, None), int):
-            whole_number(name, value, least=least, most=most)
-    return request
-
-
-def _explain(message: str, values: Mapping[str, Any]) -> str:
-    missing = re.search(r"missing required field `(\w+)`", message)
-    if missing:
-        return f"{missing[1]} is missing from the request"
-    wrong = re.search(r"Expected `([^`|]+)[^`]*`.* - at `\$\.?(\w*)", message)
-    if wrong is None or wrong[2] not in values:
-        return message
-    name, expected = wrong[2], wrong[1].strip()
-    return f"{name} is {reprlib.repr(values[name])}: give {KINDS.get(expected, expected)}"
-
-
-def parse_head(name: str) -> HeadId:
-    """The head called `name`."""
-    if len(name) > LONGEST_NAME:
-        raise OptionError(f"head is {reprlib.repr(name)}: give a name such as L3H11", option="head")
-    return HeadId.parse(name)
-
-
-def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
-    """The range given by a parameter such as rows=0:256, at most `most` numbers long."""
-    text = values.get(name, "")
-    bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
-    if bounds is None:
-        raise OptionError(
-            f"{name} is {reprlib.repr(text)}: give a range such as 0:256", option=name
-        )
-    start, stop = int(bounds[1]), int(bounds[2])
-    if not start < stop <= start + most:
-        raise OptionError(f"{name} is {text}: give a range of 1 to {most} {name}", option=name)
-    return slice(start, stop)
-
-
-def _check_text(text: str) -> str:
-    """`text` with lone surrogates and NULs replaced, because no tokenizer can read them."""
-    if len(text) > LONGEST_TEXT:
-        raise OptionError(f"text has {len(text):,} characters: send at most {LONGEST_TEXT:,}")
-    readable = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    if not readable.strip():
-        raise OptionError("text is empty: write a few words")
-    return readable
-
-
-@dataclass(frozen=True)
-class TextRequest:
-    """A text to read."""
-
-    text: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _check_text(self.text))
-
-
-@dataclass(frozen=True)
-class WhatIfRequest:
-    """Texts to run with heads silenced or scaled."""
-
-    texts: list[str]
-    gates: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.texts) <= MAX_TEXTS:
-            raise OptionError(f"texts has {len(self.texts)} texts: send 1 to {MAX_TEXTS}")
-        object.__setattr__(self, "texts", [_check_text(text) for text in self.texts])
-
-    def factors(self) -> dict[HeadId, float]:
-        """The factor for each head in `gates`."""
-        _check_count("gates", self.gates)
-        factors = {}
-        for name, value in self.gates.items():
-            head, is_number = parse_head(name), type(value) in (int, float)
-            if not is_number or not 0 <= value <= MAX_FACTOR:  # False for NaN
-                raise OptionError(
-                    f"the factor for {head} is {reprlib.repr(value)}: give 0 to {MAX_FACTOR:g}"
-                )
-            factors[head] = float(value)
-        return factors
-
-
-def _check_count(name: str, heads: Any) -> None:
-    if len(heads) > MAX_HEADS:
-        raise OptionError(f"{name} has {len(heads):,} heads: send at most {MAX_HEADS:,}")
-
-
-@dataclass(frozen=True)
-class CutPlanRequest:
-    """Heads to cut."""
-
-    heads: list[str]
-
-    def head_ids(self) -> tuple[HeadId, ...]:
-        """The heads, parsed from their names."""
-        _check_count("heads", self.heads)
-        return tuple(parse_head(name) for name in self.heads)
-
-
-@dataclass(frozen=True)
-class LessonRequest(TextRequest):
-    """A text, and the layer, head and token that the learner chose."""
-
-    layer: int | None = None
-    head: int | None = None
-    position: int | None = None
-
-
-@dataclass(frozen=True)
-class LessonAnswerRequest(LessonRequest):
-    """An answer to the question in one lesson step."""
-
-    step: str = ""
-    answer: Any = ""
-
-
-@dataclass(frozen=True)
-class ThumbsQuery:
-    """The layer whose thumbnail maps are requested, and their size."""
-
-    layer: str
-    size: int = 32
-
-
-@dataclass(frozen=True)
-class PlanQuery:
-    """Attention sizes to compute a plan for."""
-
-    d_model: int = 768
-    heads: int = 12
-    kv_heads: int | None = None
-    d_key: int | None = None
-    layers: int = 12
-    length: int = 1024
-    batch: int = 1
-    dtype: str = "bfloat16"
+from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class ProgressAnswer:
-    """Steps done and total steps of the current work, and the number of waiting requests."""
+    """The current work's stage, steps done and total steps, and the number of waiting requests."""
 
+    stage: str
+    """A sentence such as "Reading layer 4 of 30"; empty if there is no work."""
     done: int
     total: int
     waiting: int
@@ -244,9 +55,65 @@ class LayerFacts:
 class RoleFacts:
     """How the page shows a role."""
 
-    meaning: str
     letter: str
-    colour: str
+    light: str
+    dark: str
+    meaning: str
+    headline: str
+    """A headline such as "Looks back to a mention of the same thing"."""
+    phrase: str
+    """The headline as a part of a sentence: "looks back to a mention of the same thing"."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fact worth a click: about this text, or about any text."""
+
+    kind: Literal["link", "swap", "offset", "sink", "unclear"]
+    """"link": `head` links `source` to `target`. "swap": `text` has `word` in another place.
+    "offset": `head` looks `count` words ahead, or back if negative. "sink": `head` rests on `word`.
+    "unclear": `count` heads have no clear role."""
+    head: str | None = None
+    role: str | None = None
+    source: int | None = None
+    """Index of a word of the head's stack; of a piece if the text has no words."""
+    target: int | None = None
+    share: float | None = None
+    word: str | None = None
+    text: str | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class ScanFacts:
+    """Roles of every head in any text, from a scan; columns are in the order of `names`."""
+
+    tokens: int
+    """Number of tokens that the scan read."""
+    names: list[str]
+    roles: list[list[str]]
+    """Roles of each head, the lead role first."""
+    details: list[dict[str, str]]
+    """A few words on each role of each head, such as "one word back"."""
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class BuiltinPair:
+    """A sentence, the same with one word changed, and a head and a word whose links move."""
+
+    text: str
+    other: str
+    head: str | None
+    """None if it is not known which head's links move most."""
+    source: int
+
+
+@dataclass(frozen=True)
+class LessonPair(BuiltinPair):
+    """The pair of the lesson; `candidates` are the two words that the source may refer to."""
+
+    candidates: list[int]
 
 
 @dataclass(frozen=True)
@@ -254,46 +121,139 @@ class ModelAnswer:
     """Everything about the model that the page needs before it reads a text."""
 
     name: str
+    title: str
+    version: str
+    """Version of headwise."""
     loads_as: str | None
     """Command-line arguments that select the model; None if it was not loaded by name."""
     kind: Literal["similarity", "prediction"]
     layers: list[LayerFacts]
     roles: dict[str, RoleFacts]
+    """The roles in the order that decides which of a head's roles leads."""
     measures: dict[str, str]
     job_measures: dict[str, dict[str, str]]
+    measure_groups: dict[str, list[str]]
+    """Names of measures by the name of their group, jobs' measures included."""
     text: str
+    pair: BuiltinPair | None
+    lesson_pair: LessonPair | None
     other_texts: list[str]
     max_texts: int
     jobs: list[JobAnswer]
+    scan: ScanFacts | None
+    """Roles from the shipped scan or from the last finished job; None before that."""
 
 
 @dataclass(frozen=True)
-class AxisLabels:
-    """Labels of a map's rows and keys; `keys` is None if it equals `rows`."""
+class StageWord:
+    """A word on the stage, or a piece of one."""
 
-    rows: list[str]
-    keys: list[str] | None
+    text: str
+    space: bool
+    """Whether a space stands before it."""
+    kind: Literal["word", "mark", "special"]
 
 
-MapView = Literal["pieces", "words", "ordinary"]
-"""All tokens, tokens merged into words, or all tokens except special ones."""
+@dataclass(frozen=True)
+class StageAxis:
+    """Rows and columns of a stack's maps."""
+
+    rows: list[StageWord]
+    columns: list[StageWord] | None
+    """None if the columns are the same words as the rows."""
+
+
+@dataclass(frozen=True)
+class StackAxes:
+    """Axes of a stack by word and by piece; `words` is None if there are no whole words."""
+
+    words: StageAxis | None
+    pieces: StageAxis
 
 
 @dataclass(frozen=True)
 class TextAnswer:
-    """A text that the model has read: its tokens, and measures of every head."""
+    """A text that the model has read: its words, measures of every head, and findings."""
 
     name: str
-    tokens: list[str]
-    labels: dict[str, dict[MapView, AxisLabels]]
-    """Map labels by stack and view, without the views that are impossible for this text."""
-    has_words: bool
-    has_special: bool
+    text: str
+    stacks: dict[str, StackAxes]
+    why_no_words: str | None
+    """The reason why whole words are not available; None if they are."""
+    rests_on_first: bool
+    """Whether heads may rest on the first token, as in causal models."""
+    is_unknown: bool
+    """Whether the tokenizer does not know most pieces; findings would say nothing then."""
+    is_small: bool
+    """Whether the weights of all heads may be requested at once."""
+    tokens: int
     left_out: int
     is_models_limit: bool
     measured: int
     heads: HeadGrid
-    default_head: str
+    start: Finding
+    """The head and the word that the page opens on."""
+    findings: list[Finding]
+    """Links of this text, at most four."""
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Pairs of indices into two texts; None stands for a word without a partner."""
+
+    words: list[list[int | None]]
+    pieces: list[list[int | None]]
+
+
+@dataclass(frozen=True)
+class PairAnswer:
+    """Two texts, and which of their words correspond (in the first stack)."""
+
+    first: TextAnswer
+    second: TextAnswer
+    aligned: Aligned
+
+
+@dataclass(frozen=True)
+class SavedWeights:
+    """Weights of all heads of a stack, in a saved page."""
+
+    shape: list[int]
+    """Numbers of heads, rows and columns."""
+    values: str
+    """Two bytes per weight, little-endian, as base64; 65535 means 1."""
+
+
+@dataclass(frozen=True)
+class SavedPair:
+    """The second text of a saved pair."""
+
+    second: TextAnswer
+    aligned: Aligned
+
+
+@dataclass(frozen=True)
+class SavedPage:
+    """The data of a saved page."""
+
+    version: str
+    about: ModelAnswer
+    text: TextAnswer
+    pair: SavedPair | None
+    weights: dict[str, dict[str, SavedWeights]]
+    """Weights by the name of a text and of a stack."""
+    state: dict[str, str]
+    """Values of the address with which the page opens."""
+    missing: str
+    """A sentence on what needs the model."""
+
+
+@dataclass(frozen=True)
+class RowAnswer:
+    """One row of a head's map, or one column."""
+
+    values: bytes
+    """Two bytes per weight, little-endian; 65535 means 1."""
 
 
 @dataclass(frozen=True)
@@ -305,8 +265,7 @@ class MapCells:
     keys: list[int]
     shape: list[int]
     values: bytes
-    """Two bytes per cell, little-endian; 65535 means `largest`."""
-    largest: float
+    """Two bytes per cell, little-endian; 65535 means 1."""
     tile: int
 
 
@@ -361,21 +320,16 @@ class ServedBy:
 
 @dataclass(frozen=True)
 class HeadAnswer:
-    """Everything that a click on a head shows."""
+    """Facts about a head beyond its weights."""
 
     head: str
     stack: str
-    view: MapView
-    cells: MapCells
-    links: list[list[int | float]]
-    """Row, key and weight of the strongest links in the map's first rows."""
     profile: Profile
     contribution: Contribution | None
     measures: list[MeasureValue]
     roles: list[RoleEvidence]
     is_scanned: bool
     served_by: ServedBy | None
-    max_image: int
 
 
 @dataclass(frozen=True)
@@ -392,7 +346,8 @@ class Similarity:
 class Prediction:
     """Probabilities of the likeliest tokens or classes, and the divergence in nats."""
 
-    noun: Literal["token", "class"]
+    what: Literal["next", "masked", "end", "class"]
+    """The next token, a masked token, the token at the end of the text, or a class of the text."""
     title: str
     names: list[str]
     before: list[float]
@@ -421,6 +376,51 @@ class WhatIfAnswer:
 
 
 @dataclass(frozen=True)
+class RandomAnswer:
+    """Outputs with as many heads changed, drawn at random; one value per draw."""
+
+    heads: list[list[str]]
+    """The heads of each draw."""
+    names: list[str]
+    """Names of the predictions: the likeliest before the chosen change, after it, and others."""
+    pairs: list[list[int]]
+    """For an embedding model, the numbers of every two texts."""
+    values: list[list[float]]
+    """Probabilities of each name, or cosines of each pair, by draw."""
+    likeliest: list[str]
+    """The likeliest prediction in each draw."""
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text and its continuation."""
+
+    text: str
+    added: str
+    """The continuation; `text` ends with it."""
+    tokens: int
+    end: Literal["sentence", "text", "limit"]
+    """End of the sentence or line, the model's own end of text, or the number of tokens."""
+
+
+@dataclass(frozen=True)
+class GenerateAnswer:
+    """A text continued with all heads on and with the gates."""
+
+    remarks: list[str]
+    before: GeneratedText
+    after: GeneratedText
+
+
+@dataclass(frozen=True)
+class FoundHeadsAnswer:
+    """Heads that a search on one text found, and the number of cuts that it tried."""
+
+    heads: list[str]
+    tried: int
+
+
+@dataclass(frozen=True)
 class PlanAnswer:
     """Costs of one model's attention: some columns of `Plan.to_row`."""
 
@@ -429,6 +429,9 @@ class PlanAnswer:
     num_heads: int
     num_kv_heads: int
     d_key: int
+    num_layers: int
+    is_causal: bool
+    length: int
     parameters_layer: int
     parameters_attention: int
     multiply_adds_per_token: float
@@ -438,16 +441,37 @@ class PlanAnswer:
 
 
 @dataclass(frozen=True)
+class LoadedPlanAnswer:
+    """Costs of the loaded model's attention, or why they are unknown."""
+
+    plan: PlanAnswer | None
+    why: str | None
+
+
+@dataclass(frozen=True)
 class HeadChoiceAnswer:
-    """A head count that divides d_model, and its drawbacks."""
+    """A head count that divides d_model, its costs in one layer, and its drawbacks."""
 
     heads: int
     d_key: int
+    parameters: int
+    multiply_adds_per_token: float
+    weight_matrix_bytes: int
     remarks: list[str]
 
 
 ANSWERS = (
-    *(ModelAnswer, ProgressAnswer, TextAnswer, HeadAnswer, WhatIfAnswer, JobAnswer),
-    *(PlanAnswer, HeadChoiceAnswer),
+    *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, SavedPage),
+    *(MapCells, RowAnswer, HeadAnswer),
+    *(
+        WhatIfAnswer,
+        RandomAnswer,
+        GenerateAnswer,
+        FoundHeadsAnswer,
+        JobAnswer,
+        PlanAnswer,
+        LoadedPlanAnswer,
+        HeadChoiceAnswer,
+    ),
 )
 """Answers that the page reads; the lesson's are in lesson/figures.py."""

@@ -1,6 +1,6 @@
-"""Everything that a click on a head shows, in one answer.
+"""Facts about a head beyond its weights, in one answer.
 
-In: a TextAnalysis, a head and MapOptions. Out: a HeadAnswer.
+In: a TextAnalysis and a head. Out: a HeadAnswer.
 """
 
 import math
@@ -8,7 +8,8 @@ import math
 import torch
 
 from headwise.explorer import api_types as api
-from headwise.explorer.maps import TILE, MapOptions, map_cells, strongest_links
+from headwise.explorer.maps import TILE
+from headwise.explorer.role_details import role_detail
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
@@ -21,14 +22,12 @@ REACH = 16
 """Largest distance in a profile, in either direction."""
 MAX_ROWS = 2 * TILE
 """Approximate largest number of rows that a profile averages over."""
-MAX_IMAGE = 96
-"""Largest number of rows and columns in an SVG image."""
 
 
 def head_answer(
-    analysis: TextAnalysis, head: HeadId, options: MapOptions, scan_table: HeadTable | None
+    analysis: TextAnalysis, head: HeadId, scan_table: HeadTable | None
 ) -> api.HeadAnswer:
-    """The answer to a click on `head`; roles come from `scan_table` if it is given."""
+    """Facts about `head`; roles come from `scan_table` if it is given."""
     call, row, meanings = analysis.call(head.layer_name), analysis.table[head], column_meanings()
     keys = getattr(call, "keys", None)
     num_kv_heads = call.num_heads if keys is None else keys.shape[1]
@@ -36,9 +35,6 @@ def head_answer(
     return api.HeadAnswer(
         head=str(head),
         stack=call.stack,
-        view=options.view,
-        cells=map_cells(analysis, head, options),
-        links=strongest_links(analysis, head, options, slice(0, TILE)),
         profile=profile(analysis, head),
         contribution=contribution(analysis, head),
         measures=[
@@ -49,7 +45,6 @@ def head_answer(
         roles=role_evidence(analysis.table if scan_table is None else scan_table, head),
         is_scanned=scan_table is not None,
         served_by=api.ServedBy(kv_head, num_kv_heads) if num_kv_heads < call.num_heads else None,
-        max_image=MAX_IMAGE,
     )
 
 
@@ -63,7 +58,7 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[api.RoleEvidence]:
             score=float(score),
             threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
             baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
-            detail=str(row[f"{name}_detail"]),
+            detail=role_detail(name, str(row[f"{name}_detail"])),
             meaning=role.meaning,
         )
         for name, role in ROLES.items()

@@ -38,10 +38,11 @@ class ModelQueue:
         # pools compete with the busy one for processor time.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwise")
         self._waiting, self._done, self._total = 0, 0, 0
+        self._stage = ""
 
     def progress(self) -> ProgressAnswer:
-        """Steps done and total steps of the current work, and the length of the queue."""
-        return ProgressAnswer(self._done, self._total, self._waiting)
+        """The current work's stage, steps done and total steps, and the length of the queue."""
+        return ProgressAnswer(self._stage, self._done, self._total, self._waiting)
 
     async def run(self, request: Request, work: Callable[[Progress], Answer]) -> Answer:
         """Call `work` in the queue's thread when its turn comes, and return its result.
@@ -61,9 +62,10 @@ class ModelQueue:
 
     async def _run_now(self, request: Request, work: Callable[[Progress], Answer]) -> Answer:
         is_disconnected = threading.Event()
-        self._done, self._total = 0, 0
+        self._stage, self._done, self._total = "", 0, 0
 
         def report(stage: str, done: int, total: int, /) -> None:
+            self._stage = stage.format(done=done, total=total)
             self._done, self._total = done, total
             if is_disconnected.is_set():
                 raise StopWork

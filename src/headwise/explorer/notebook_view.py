@@ -1,54 +1,46 @@
-"""The explorer's head view in a notebook; Python code can read and set the chosen head.
+"""The stage in a notebook; Python code can read and set the chosen head and word.
 
 In: a model and a text, or only a head table. Out: an anywidget for Jupyter, VS Code and marimo,
 drawn by the same script as the explorer's page, without a network.
 """
 
 import importlib.util
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from headwise.errors import MissingPackage, OptionError, warn_user
+from headwise.errors import MissingPackage, warn_user
 from headwise.formats import format_count
 from headwise.head_table import HeadTable
 
 if TYPE_CHECKING:
-    from headwise.explorer.maps import MapOptions
     from headwise.models.loaded import Source
 
 
-def view(
-    model: "Source",
-    text: str,
-    *,
-    head: str | None = None,
-    tokenizer: Any = None,
-    look: "MapOptions | None" = None,
-) -> Any:
-    """A notebook widget with every head of a model on a text; `view.head` is the chosen head.
+def view(model: "Source", text: str, *, head: str | None = None, tokenizer: Any = None) -> Any:
+    """A notebook widget with a text and its links in every head of a model.
 
-    view = headwise.view("minilm", "The cat sat on the mat because it was warm.")
-    view.head  # "L0H0", or the head that was clicked last
+    view = headwise.view("minilm", "The animal didn't cross the street because it was too tired.")
+    view.head  # "L3H1", or the head that was clicked last
+    view.word  # 8, the index of the chosen word on the stage: "it"
     """
     _check_package()
-    from headwise.explorer.anywidget_view import HeadView
-    from headwise.explorer.text_analysis import analyse_text
-    from headwise.models.loaded import open_model
+    from headwise.explorer.anywidget_view import StageView
+    from headwise.explorer.session import Session
+    from headwise.objectives.scored_model import open_scored_model
 
-    loaded = open_model(model, tokenizer)
-    if loaded.tokenizer is None:
-        raise OptionError(f"{loaded.name} has no tokenizer: pass one as the tokenizer argument")
-    analysis = analyse_text(loaded, text)
-    if extra := analysis.left_out:
+    scored = open_scored_model(model, tokenizer)
+    session = Session(scored, is_fresh=isinstance(model, str | PathLike))
+    if extra := session.read(text).left_out:
         warn_user(f"the text is {format_count(extra, 'token')} too long: its end was left out")
-    return HeadView(analysis.table, head, analysis, look)
+    return StageView(session, text, head)
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
     """A notebook widget with the heads of a table; `view.head` is the chosen head."""
     _check_package()
-    from headwise.explorer.anywidget_view import HeadView
+    from headwise.explorer.anywidget_view import TableView
 
-    return HeadView(table, head)
+    return TableView(table, head)
 
 
 def _check_package() -> None:

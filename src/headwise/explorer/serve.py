@@ -5,11 +5,15 @@ the port is known to be free.
 """
 
 import asyncio
+import ctypes
 import importlib.util
 import socket
 import threading
 import webbrowser
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headwise.errors import MissingPackage, OptionError
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8123
+PATIENCE = 30.0
+"""Seconds to wait for the end of an interrupted thread."""
 
 
 def open_socket(port: int | None) -> socket.socket:
@@ -72,11 +78,14 @@ def explore(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"
         )
-    with open_socket(port) as sock:
-        session = start_session(model, tokenizer, options)
-        print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
-        with suppress(KeyboardInterrupt):
-            serve(session, sock, opens=opens)
+    with open_socket(port) as sock, suppress(KeyboardInterrupt):
+
+        def start() -> "Session":
+            session = start_session(model, tokenizer, options)
+            print(f"{session.scored.name} is at {address(sock)}  (Ctrl-C to stop)", flush=True)
+            return session
+
+        serve(start, sock, opens=opens)
 
 
 def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":
@@ -84,17 +93,24 @@ def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None"
     from headwise.explorer.session import Session
     from headwise.objectives.scored_model import open_scored_model
 
-    return Session(open_scored_model(model, tokenizer, options=options))
+    scored = open_scored_model(model, tokenizer, options=options)
+    return Session(scored, is_fresh=isinstance(model, str | PathLike))
 
 
-def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
-    """Answer requests until interrupted, then raise KeyboardInterrupt."""
+def serve(start: Callable[[], "Session"], sock: socket.socket, *, opens: bool) -> NoReturn:
+    """Answer requests until interrupted, then raise KeyboardInterrupt.
+
+    `start` loads the model in a thread, while the page is already served. If it fails, the server
+    stops and its error is raised.
+    """
     import uvicorn
 
-    from headwise.explorer.routes import Explorer
+    from headwise.explorer.guard import Guard
+    from headwise.explorer.page_files import LoadingApp
 
+    loading: Future[Any] = Future()
     config = uvicorn.Config(
-        Explorer(session).app(),
+        Guard(LoadingApp(loading)),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -102,11 +118,44 @@ def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:
         server_header=False,
         h11_max_incomplete_event_size=65536,
     )
+    server, sessions = uvicorn.Server(config), []
+
+    def load() -> None:
+        try:
+            sessions.append(start())
+            loading.set_result(make_app(sessions[0]))
+        except BaseException as error:
+            loading.set_exception(error)
+            server.should_exit = True
+
+    loader = threading.Thread(target=load, daemon=True)
+    loader.start()
     if opens:
         threading.Timer(0.5, webbrowser.open, [address(sock)]).start()
     try:
-        uvicorn.Server(config).run(sockets=[sock])
+        server.run(sockets=[sock])
     finally:
-        for job in session.jobs.values():
+        interrupt(loader)
+        for job in [job for session in sessions for job in session.jobs.values()]:
             job.stop()
+    if loading.done() and (error := loading.exception()):
+        raise error
     raise KeyboardInterrupt  # uvicorn re-raises the signal, but not always on a busy machine
+
+
+def interrupt(thread: threading.Thread) -> None:
+    """Raise KeyboardInterrupt in a thread and wait for its end: torch aborts if it is left running.
+
+    A thread notices only between two Python instructions, and may be in a long one.
+    """
+    if thread.is_alive() and thread.ident is not None:
+        set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        set_exception(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
+        thread.join(PATIENCE)
+
+
+def make_app(session: "Session") -> Any:
+    """The application for a session."""
+    from headwise.explorer.routes import Explorer
+
+    return Explorer(session).unguarded_app()

@@ -6,16 +6,39 @@ In: a ScoredModel. Out: answers for routes.py. Knows nothing about HTTP.
 import copy
 import shlex
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
 
 from torch import Tensor
 
-from headwise.errors import HeadwiseError, OptionError
+from headwise.errors import HeadwiseError
 from headwise.explorer import api_types as api
+from headwise.explorer.api_requests import MAX_TEXTS
+from headwise.explorer.findings import first_finding, text_findings
 from headwise.explorer.jobs import Job
-from headwise.explorer.maps import view_labels
+from headwise.explorer.maps import fits_at_once, stack_axes
+from headwise.explorer.model_facts import (
+    BUILTIN_SWAP,
+    BUILTIN_TEXT,
+    JOB_MEASURES,
+    LESSON_PAIR,
+    MEASURE_GROUPS,
+    MEASURES,
+    OTHER_BUILTIN_TEXT,
+    OTHER_TEXTS,
+    PAIR_HEADS,
+    PRONOUN,
+    SWAPPED,
+    describe_scan,
+    make_grid,
+    model_title,
+    role_facts,
+)
+from headwise.explorer.pairs import align_words
+from headwise.explorer.shipped_scans import shipped_scan
+from headwise.explorer.stage_words import Tokens, read_stage_text
 from headwise.explorer.text_analysis import (
     LONGEST,
     ROWS_MEASURED,
@@ -25,52 +48,22 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.formats import replace_nonfinite
+from headwise.explorer.text_models import check_reads_text, reading_text
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
-from headwise.objectives.losses import Embedding
+from headwise.objectives.losses import Embedding, NextToken
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.importance import importance
 from headwise.reading.reader import Reader, token_limit
-from headwise.roles import ROLES
 from headwise.scans.scan import ScanJob, run_scan
 from headwise.watching.running import in_evaluation
 
-MEASURES = {
-    "normalised_entropy": "How widely it looks: 0 at one token, 1 at all equally",
-    "confidence": "Mean of its largest weight",
-    "distance": "Mean distance in tokens",
-    "previous": "On the token before",
-    "next": "On the token after",
-    "self": "On the token itself",
-    "first": "On the first token",
-    "special": "On special tokens",
-    "punctuation": "On punctuation",
-    "duplicate": "On earlier copies of the token",
-    "text_induction": "On what followed an earlier copy",
-    "output_share": "Share of its layer's output",
-}
-"""Measures that can colour the grid, with their meanings."""
-JOB_MEASURES = {
-    "scan": {"induction": "On what followed an earlier copy, in repeated random tokens"},
-    "importance": {
-        "zero": "Loss added when it is silenced, on built-in text",
-        "michel": "Michel's gradient score, on built-in text",
-    },
-}
-"""Measures that each job adds, with their meanings."""
 IMPORTANCE_TOKENS = 1024
 """Number of tokens to measure importance on: enough to rank heads."""
-SAMPLE_TEXTS = {
-    "similarity": "The cat sat on the mat because it was warm.",
-    "prediction": "The best way to learn a language is to",
-}
-OTHER_TEXTS = (
-    "A kitten rested on the rug since it felt cosy.",
-    "The stock market fell sharply after the announcement.",
-)
+MOST_FOUND = 16
+"""Number of texts whose findings are kept."""
 
 
 class TextNotCached(HeadwiseError):
@@ -86,18 +79,18 @@ def default_head(table: HeadTable) -> HeadId:
 class Session:
     """One model and its cached answers."""
 
-    def __init__(self, scored: ScoredModel) -> None:
-        """Count the model's heads by running it on a short text."""
-        if scored.tokenizer is None:
-            raise OptionError(
-                f"{scored.name} has no tokenizer, which the explorer needs to read text: pass one"
-            )
+    def __init__(self, scored: ScoredModel, *, is_fresh: bool = False) -> None:
+        """Count the model's heads by running it on a short text.
+
+        `is_fresh` says that the model was just loaded from its file.
+        """
+        check_reads_text(scored)
         self.scored, self.analyses = scored, AnalysisCache()
         self.baselines: dict[tuple[str, ...], Tensor] = {}
         """Outputs of the unchanged model, for compare_gated."""
-        reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
-        inputs = reader.batch(reader.windows(["a b c d"])[:1], scored.device).inputs
-        with in_evaluation(scored.model):
+        self._reader = Reader(scored.tokenizer, scored.model.config, length=LONGEST)
+        inputs = self._reader.batch(self._reader.windows(["a b c d"])[:1], scored.device).inputs
+        with in_evaluation(scored.model), reading_text(scored):
             self.counts = count_heads(scored.model, inputs)
         check_heads_left(scored.name, self.counts)
         limit = token_limit(scored.tokenizer, scored.model.config)
@@ -105,6 +98,8 @@ class Session:
         """Whether the model, not the explorer, limits the length of a text."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
+        self._shipped_scan = shipped_scan(scored, is_fresh=is_fresh)
+        self._found: dict[tuple[str, int], list[api.Finding]] = {}
         # Copied now: later, a request's hooks may be on the model and would be copied with it.
         tensors = (*scored.model.parameters(), *scored.model.buffers())
         copied = copy.deepcopy(scored.model, {id(tensor): tensor for tensor in tensors})
@@ -113,32 +108,67 @@ class Session:
 
     @property
     def scan_table(self) -> HeadTable | None:
-        """The head table of the last finished scan; None before that."""
+        """The head table of the last finished scan, or the shipped one; None without either."""
         scan = self.jobs["scan"].result
-        return None if scan is None else scan.table
+        return self._shipped_scan if scan is None else scan.table
+
+    @property
+    def lead_roles(self) -> dict[HeadId, str]:
+        """The lead role of every head that has a role; empty before a scan."""
+        if self.scan_table is None:
+            return {}
+        pairs = zip(self.scan_table.heads, self.scan_table.df["roles"], strict=True)
+        return {head: roles[0] for head, roles in pairs if roles}
+
+    @cached_property
+    def first_token(self) -> str | None:
+        """The special token that begins every text; None if a word does."""
+        first = self._reader.around[0][:1]
+        return self.scored.tokenizer.convert_ids_to_tokens(first[0]) if first else None
 
     def about(self) -> api.ModelAnswer:
         """Everything about the model that the page needs before it reads a text."""
         name, revision = self.scored.name, self.scored.about.get("revision")
         arguments = shlex.join([name, "--revision", revision] if revision else [name])
         is_embedding = isinstance(self.scored.objective, Embedding)
-        kind: Literal["similarity", "prediction"] = "similarity" if is_embedding else "prediction"
         return api.ModelAnswer(
             name=name,
+            title=model_title(name),
+            version=version("headwise"),
             loads_as=arguments if "source" in self.scored.about else None,
-            kind=kind,
+            kind="similarity" if is_embedding else "prediction",
             layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
-            roles={
-                name: api.RoleFacts(role.meaning, role.letter, role.page_colour)
-                for name, role in ROLES.items()
-            },
+            roles=role_facts(),
             measures=MEASURES,
             job_measures=JOB_MEASURES,
-            text=SAMPLE_TEXTS[kind],
+            measure_groups=MEASURE_GROUPS,
+            text=BUILTIN_TEXT,
+            pair=self.builtin_pair,
+            lesson_pair=LESSON_PAIR if self._shipped_scan and name == "minilm" else None,
             other_texts=list(OTHER_TEXTS),
-            max_texts=api.MAX_TEXTS,
+            max_texts=MAX_TEXTS,
             jobs=[job.answer() for job in self.jobs.values()],
+            scan=self.scan_facts(),
         )
+
+    def scan_facts(self) -> api.ScanFacts | None:
+        """Roles and findings of the scan; None before a scan."""
+        table = self.scan_table
+        return None if table is None else describe_scan(table, self.first_token)
+
+    @cached_property
+    def builtin_pair(self) -> api.BuiltinPair:
+        """The built-in sentence with a word swapped, and the word whose attention moves.
+
+        In a causal model, only words from the swapped one on can change.
+        """
+        window = self._reader.windows([BUILTIN_TEXT])[0]
+        stage = read_stage_text(BUILTIN_TEXT, Tokens.of_window(self._reader, window))
+        texts = [word.text for word in stage.words or stage.pieces]
+        word = SWAPPED if isinstance(self.scored.objective, NextToken) else PRONOUN
+        source = texts.index(word) if word in texts else 0
+        head = PAIR_HEADS.get(self.scored.name) if self._shipped_scan else None
+        return api.BuiltinPair(BUILTIN_TEXT, OTHER_BUILTIN_TEXT, head, source)
 
     def read(self, text: str, progress: Progress = no_progress) -> TextAnalysis:
         """The analysis of a text, from the cache if possible."""
@@ -156,24 +186,58 @@ class Session:
         return analysis
 
     def text_answer(self, text: str, progress: Progress = no_progress) -> api.TextAnswer:
-        """Tokens, map labels and every head's measures on a text."""
+        """Words of a text, every head's measures on it, and its findings."""
         analysis = self.read(text, progress)
         layer_of_stack = {call.stack: layer for layer, call in analysis.calls.items()}
-        labels = analysis.labels(next(iter(analysis.calls)))
+        findings = self._findings(analysis)
         return api.TextAnswer(
             name=analysis.name,
-            tokens=list(labels.keys),
-            labels={
-                stack: view_labels(analysis.labels(layer))
-                for stack, layer in layer_of_stack.items()
-            },
-            has_words=bool(labels.word_of),
-            has_special=any(labels.is_special),
+            text=text,
+            stacks={stack: stack_axes(analysis, layer) for stack, layer in layer_of_stack.items()},
+            why_no_words=analysis.stage.why_no_words,
+            rests_on_first=analysis.rests_on_first,
+            is_unknown=analysis.stage.is_unknown,
+            is_small=fits_at_once(analysis),
+            tokens=analysis.batch.num_tokens,
             left_out=analysis.left_out,
             is_models_limit=self.is_models_limit,
             measured=min(analysis.batch.num_tokens, ROWS_MEASURED),
-            heads=_grid(analysis.table, MEASURES),
-            default_head=str(default_head(analysis.table)),
+            heads=self._text_grid(analysis.table),
+            start=first_finding(analysis, findings, default_head(analysis.table)),
+            findings=findings,
+        )
+
+    def _findings(self, analysis: TextAnalysis) -> list[api.Finding]:
+        """Findings on a text; kept, because Back and Pair ask for them again."""
+        key = analysis.name, id(self.scan_table)
+        if key not in self._found:
+            is_builtin = analysis.text == BUILTIN_TEXT
+            swap = BUILTIN_SWAP if is_builtin else None
+            self._found[key] = (
+                [] if analysis.stage.is_unknown else text_findings(analysis, self.lead_roles, swap)
+            )
+            if len(self._found) > MOST_FOUND:
+                del self._found[next(iter(self._found))]  # the oldest
+        return self._found[key]
+
+    def _text_grid(self, table: HeadTable) -> api.HeadGrid:
+        """Every head's measures on a text, with its roles from the scan if there is one."""
+        grid, scan = make_grid(table, MEASURES), self.scan_table
+        by_name = (
+            {} if scan is None else dict(zip(map(str, scan.heads), scan.df["roles"], strict=True))
+        )
+        return replace(grid, roles=[list(by_name.get(name, ())) for name in grid.names])
+
+    def pair_answer(
+        self, text: str, other: str, progress: Progress = no_progress
+    ) -> api.PairAnswer:
+        """Two texts, and which words of the one are also in the other."""
+        first, second = (self.text_answer(each, progress) for each in (text, other))
+        axes = [next(iter(answer.stacks.values())) for answer in (first, second)]
+        pieces = align_words(*(stack.pieces.rows for stack in axes))
+        words = [stack.words.rows for stack in axes if stack.words]
+        return api.PairAnswer(
+            first, second, api.Aligned(align_words(*words) if len(words) == 2 else [], pieces)
         )
 
     def start(self, name: str) -> None:
@@ -196,16 +260,4 @@ class Session:
     def job_answer(self, name: str) -> api.JobAnswer:
         """A job's state, with the columns that its last finished run added to the grid."""
         job = self.jobs[name]
-        return job.answer(job.result and _grid(job.result.table, JOB_MEASURES[name]))
-
-
-def _grid(table: HeadTable, meanings: Mapping[str, str]) -> api.HeadGrid:
-    columns = [name for name in meanings if name in table.df]
-    return api.HeadGrid(
-        names=[str(head) for head in table.heads],
-        roles=[list(roles) for roles in table.df["roles"]],
-        measures={
-            name: replace_nonfinite(table.df[name].astype(float).tolist()) for name in columns
-        },
-        words={name: meanings[name] for name in columns},
-    )
+        return job.answer(job.result and make_grid(job.result.table, JOB_MEASURES[name]))

@@ -8,13 +8,14 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
+from headwise.explorer.stage_words import StageText, Tokens, read_stage_text
 from headwise.head_table import HeadTable
 from headwise.heads import abbreviate
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
@@ -22,7 +23,6 @@ from headwise.measures.head_sums import HeadSums
 from headwise.models.loaded import LoadedModel
 from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Batch
-from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
 from headwise.scans.tables import head_table
 from headwise.watching.calls import Call, WeightsCall, at_least_float32
@@ -31,6 +31,7 @@ from headwise.watching.sequence_weights import SequenceWeights
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
+STAGE = "Reading layer {done} of {total}"
 LONGEST = 4096
 """Largest number of tokens read, even if the model could read more."""
 ROWS_MEASURED = 512
@@ -50,10 +51,11 @@ class TextAnalysis:
     """Every head's measures on this text only."""
     left_out: int
     """Number of tokens at the end of the text that were not read."""
-    tokenizer: object
+    text: str
+    stage: StageText
+    """The text's words and pieces."""
     layer_cache: LayerCache
     _sequences: dict[str, SequenceWeights] = field(default_factory=dict)
-    _labels: dict[str, Labels] = field(default_factory=dict)
 
     def call(self, layer: str) -> Call:
         """The attention call of a layer."""
@@ -69,18 +71,15 @@ class TextAnalysis:
         sequence = self._sequences[layer]
         return sequence if head is None else sequence.of_head(head)
 
-    def labels(self, layer: str) -> Labels:
-        """Labels of the layer's queries and keys."""
-        call = self.call(layer)
-        if call.stack not in self._labels:
-            self._labels[call.stack] = token_labels(
-                self.batch, call.stack, self.tokenizer, call.num_queries, call.num_keys
-            )
-        return self._labels[call.stack]
-
     def roots(self, layer: str) -> Tensor | None:
         """One matrix per head that changes lengths as Wo does; None if Wo is unknown."""
         return self.layer_cache.output_roots(self.call(layer))
+
+    @cached_property
+    def rests_on_first(self) -> bool:
+        """Whether no row sees later keys, so that heads may rest on the first token."""
+        sequence = self.sequence(next(iter(self.calls)))
+        return sequence.band.is_causal
 
     @cached_property
     def bytes(self) -> int:
@@ -123,11 +122,12 @@ def analyse_text(
         sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=layer_cache
     )
     calls: dict[str, Call] = {}
+    tokens = Tokens.of_window(reader, window)
 
     def add(call: Call) -> None:
         calls[call.site.layer_name] = call
         counter.add(call, batch)
-        progress("reading layers", len(calls), num_layers)
+        progress(STAGE, len(calls), num_layers)
 
     with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
@@ -138,7 +138,8 @@ def analyse_text(
         calls=calls,
         table=head_table(sums, {"model": loaded.name}),
         left_out=len(reader.ids(text)) + reader.num_around - len(window.ids),
-        tokenizer=loaded.tokenizer,
+        text=text,
+        stage=replace(read_stage_text(text, tokens), is_unknown=tokens.is_unknown),
         layer_cache=layer_cache,
     )
 

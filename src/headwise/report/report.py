@@ -67,7 +67,7 @@ def style_sheet() -> str:
     """The rules in style.css, and the colours of a cell's first role (a) and second role (b)."""
     rules = Path(__file__).with_name("style.css").read_text("utf-8")
     roles = "".join(
-        f".{place}-{role.name} {{ --{place}: {role.page_colour}; }} "
+        f".{place}-{role.name} {{ --{place}: {role.light}; }} "
         for role in (*ROLES.values(), UNKNOWN_ROLE)
         for place in "ab"
     )

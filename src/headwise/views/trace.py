@@ -1,4 +1,4 @@
-"""Traces as terminal tables, notebook fragments and HTML pages."""
+"""Traces as terminal tables, notebook fragments and images; trace_page.py makes HTML pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rich.text import Text
 from torch import Tensor
 
 from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
-from headwise.drawing.html import STYLE, Html, join_html, notebook_html, page, tag
+from headwise.drawing.html import Html, join_html, notebook_html, tag
 from headwise.drawing.table import Table, is_small
 from headwise.formats import format_number
 from headwise.tracing.blur import Blur, Row, compare_heads, sharpness, three_targets
@@ -41,10 +41,10 @@ def print_trace(console: Console, trace: Trace, maps: Maps, *, shows_all: bool) 
         maps = maps.first(SHOWN_HEADS)
     console.print(_map_columns(maps))
     console.print("What each head adds to the output:")
-    contributions = _contributions(trace)
+    table = contributions(trace)
     leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads).tolist()
-    rows = [(*row, str(lead)) for row, lead in zip(contributions.rows, leads, strict=True)]
-    columns = (*contributions.columns, "largest in dimensions")
+    rows = [(*row, str(lead)) for row, lead in zip(table.rows, leads, strict=True)]
+    columns = (*table.columns, "largest in dimensions")
     console.print(Table("", columns, rows, columns[1:]).to_rich())
     console.print("Each head's share of some columns, before Wo (concat) and after it (out):")
     _print_shares(console, trace)
@@ -129,7 +129,8 @@ def _steps(trace: Trace) -> Table:
     return Table("", ("step", "formula", "shape"), rows)
 
 
-def _contributions(trace: Trace) -> Table:
+def contributions(trace: Trace) -> Table:
+    """Length of what each head adds to the output, and its share."""
     rows = [
         (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
         for head, (length, share) in enumerate(trace.lengths)
@@ -220,39 +221,5 @@ def trace_fragment(trace: Trace) -> str:
     return notebook_html(*parts, _checks_html(trace))
 
 
-def trace_page(trace: Trace, maps: Maps) -> str:
-    """A self-contained page: steps, maps, the heads' contributions, every small matrix."""
-    reading = (
-        "In a map, each row is a query, the token that looks, and each column is a key, the token "
-        "that is looked at."
-    )
-    parts = [
-        tag("h1", trace.title),
-        tag("p", tag("q", " ".join(trace.labels.queries))),
-        _steps(trace).to_html(),
-        tag("p", reading),
-        Html(maps_svg(maps)),
-        _checks_html(trace),
-        tag("h2", "What each head adds to the output"),
-        _contributions(trace).to_html(),
-        *(_step_html(trace, step) for step in trace.steps.values()),
-    ]
-    return page(trace.title, STYLE, tag("body", *parts, class_="headwise"))
-
-
 def _checks_html(trace: Trace) -> Html:
     return join_html(tag("p", line) for line in closing_lines(trace))
-
-
-def _step_html(trace: Trace, step: TraceStep) -> Html:
-    """The values of one step, but only the sizes of large matrices."""
-    parts = [tag("h2", f"{step.name}: {step.formula}")]
-    for name, values, rows, columns in trace.matrices(step):
-        parts.append(tag("h3", name))
-        if not is_small(*values.shape):
-            parts.append(tag("p", f"{values.shape[0]} x {values.shape[1]} numbers"))
-            continue
-        cells = ([format_number(value, 3) for value in row] for row in values.tolist())
-        lines = [(label, *row) for label, row in zip(rows, cells, strict=True)]
-        parts.append(Table("", ("", *columns), lines, columns).to_html())
-    return join_html(parts)

@@ -1,47 +1,41 @@
 """The facts that a lesson states, measured once on the learner's text.
 
 In: a ScoredModel, a text, and the layer, head and token that the learner chose. Out: Facts, with a
-trace of the layer, how its scores become weights, and how silencing each head affects the output.
+trace of the layer and how its scores become weights. silencing.py measures what heads are worth.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import Effects, NextFigure, Place, SpareHeadFigure
-from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
+from headwise.explorer.api_types import StageWord
+from headwise.explorer.lesson.choice import Choice, choose_head, choose_position
+from headwise.explorer.lesson.figures import LessonHead, NextFigure, Place
+from headwise.explorer.lesson.prose import ProseRun
+from headwise.explorer.lesson.token_text import ordinal, shown, visible
+from headwise.explorer.stage_words import StageText, Tokens, read_stage_text
 from headwise.explorer.what_if import token_name
 from headwise.head_table import HeadTable
-from headwise.objectives.evaluation import ROOM
-from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.objectives.scored_model import ScoredModel
-from headwise.reading.batch import Batch
+from headwise.reading.batch import Batch, Inputs
 from headwise.reading.reader import Reader, Window
-from headwise.tracing.blur import ComparedRows, compare_rows
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
-from headwise.watching.gates import gate
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
-LARGEST, RESTING = 0.95, 0.5
-"""Largest single weight and largest weight on sink tokens of a head that is easy to read."""
-CLEAR = 0.5
-"""The chosen layer must have a gap of at least this share of the largest layer's gap."""
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
-NUM_NEXT = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +50,13 @@ class Scoring:
     sink: float | None
     """A score that joins the softmax but belongs to no token; None if the head has none."""
 
+    def logits(self, scores: Tensor) -> Float[Tensor, " key"]:
+        """Inputs of the softmax for `scores`."""
+        return self.bent(scores.double()) + self.added
+
     def weights(self, scores: Tensor) -> Float[Tensor, " key"]:
         """The row of weights for `scores`."""
-        logits = self.bent(scores.double()) + self.added
+        logits = self.logits(scores)
         if self.sink is None:
             return logits.softmax(0)
         return torch.cat([logits, logits.new_tensor([self.sink])]).softmax(0)[:-1]
@@ -69,46 +67,104 @@ class Scoring:
         return scaled if cap is None else cap * torch.tanh(scaled / cap)
 
 
+@dataclass(frozen=True, eq=False)
+class LessonText:
+    """A text as the model reads it, and its words as the stage shows them."""
+
+    batch: Batch
+    stage: StageText
+    is_cut: bool
+    """Whether the text was longer than MAX_TOKENS."""
+    added: tuple[int, int]
+    """Number of tokens that the tokenizer adds before the text, and after it."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The model's inputs."""
+        return self.batch.inputs
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of each word's tokens; every token is a word if words are not available."""
+        return self.stage.groups or tuple((at,) for at in range(len(self.stage.pieces)))
+
+    def by_word(self, weights: Float[Tensor, "head query key"]) -> Float[Tensor, "head row column"]:
+        """Weights by word: rows of a word's tokens averaged, keys added up."""
+        sums = torch.stack([weights[..., list(group)].sum(-1) for group in self.groups], -1)
+        return torch.stack([sums[:, list(group)].mean(1) for group in self.groups], 1)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
     """Facts about one text, layer, head and token."""
 
-    is_cut: bool
-    """Whether the text was longer than MAX_TOKENS."""
+    text: LessonText
+    scored: ScoredModel
     call: AttentionCall
     trace: Trace
     steps: dict[str, Tensor]
     """Values of the trace's steps, without the batch axis."""
+    layers: dict[str, int]
+    """Number of heads of each layer."""
     head: int
     kv_head: int
     """The KV head that serves the chosen head."""
     name: str
     position: int
-    tokens: tuple[str, ...]
-    """Every token, as the lesson shows it."""
-    compared: ComparedRows
-    """The token's row in every head, without sink tokens."""
-    shares: list[float]
-    """Each head's share of the token's output, by the length of its contribution."""
-    effects: Effects
-    roles: list[list[str]] | None
-    """Roles of the layer's heads; None if no scan table was given."""
+    roles: dict[str, list[str]] | None
+    """Roles by head, the lead role first; None if no scan table was given."""
+    every_row: Float[Tensor, "head column"]
+    """The followed word's weights by word, in every head of the model."""
 
-    def quote(self, position: int) -> str:
-        """A token in quotes, numbered if it occurs several times in the text."""
-        token = self.tokens[position]
-        turn = self.tokens[: position + 1].count(token)
-        return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
+    def piece(self, position: int) -> list[ProseRun]:
+        """A token as a run that lights up in the figure, numbered if it occurs several times."""
+        texts = [piece.text for piece in self.text.stage.pieces]
+        return _named(texts, position, f"piece {position}")
+
+    def word(self, index: int) -> list[ProseRun]:
+        """A word as a run that lights up in the figure."""
+        return _named([word.text for word in self.words], index, f"word {index}")
 
     @property
-    def token(self) -> str:
-        """The chosen token, quoted."""
-        return self.quote(self.position)
+    def words(self) -> tuple[StageWord, ...]:
+        """The words of the text; its tokens if words are not available."""
+        return self.text.stage.words or self.text.stage.pieces
+
+    @cached_property
+    def word_of(self) -> tuple[int, ...]:
+        """Index of the word of each token."""
+        return self.text.stage.word_of or tuple(range(len(self.text.stage.pieces)))
+
+    @property
+    def here(self) -> int:
+        """Index of the followed word."""
+        return self.word_of[self.position]
+
+    @cached_property
+    def is_special(self) -> list[bool]:
+        """Whether each token is special."""
+        return [piece.kind == "special" for piece in self.text.stage.pieces]
+
+    @cached_property
+    def is_causal(self) -> bool:
+        """Whether no token can look at later ones."""
+        masked = self.steps["masked"][0] > BLOCKED
+        return len(masked) > 1 and not bool(masked.triu(1).any())
 
     @cached_property
     def row(self) -> Float[Tensor, " key"]:
         """The token's weights in the chosen head."""
         return self.steps["weights"][self.head, self.position].double()
+
+    @cached_property
+    def word_rows(self) -> Float[Tensor, "head row column"]:
+        """Weights of the layer's heads by word."""
+        return self.text.by_word(self.steps["weights"].double())
+
+    @property
+    def here_row(self) -> Float[Tensor, " column"]:
+        """The followed word's weights by word in the chosen head."""
+        return self.word_rows[self.head, self.here]
 
     @cached_property
     def by_weight(self) -> list[int]:
@@ -122,9 +178,19 @@ class Facts:
         return len(self.by_weight) == 1
 
     @property
+    def num_heads(self) -> int:
+        """Number of heads in the layer."""
+        return self.trace.num_heads
+
+    @property
     def num_kv_heads(self) -> int:
         """Number of KV heads in the layer."""
         return len(self.steps["keys"])
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether several heads share a KV head."""
+        return self.num_kv_heads < self.num_heads
 
     @property
     def d_model(self) -> int:
@@ -147,75 +213,132 @@ class Facts:
             sink=sink if math.isfinite(sink) else None,
         )
 
+    def token(self, token: int, probability: float) -> NextFigure:
+        """A predicted token as the browser shows it."""
+        return NextFigure(visible(token_name(self.scored, token)), probability)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all heads, in the order of `every_row`."""
+        return [f"{layer}H{head}" for layer, count in self.layers.items() for head in range(count)]
+
+    @cached_property
+    def layer_of(self) -> list[int]:
+        """Number of the layer of each head, in the order of `every_row`."""
+        counts = enumerate(self.layers.values())
+        return [layer for layer, count in counts for _ in range(count)]
+
     @property
+    def added(self) -> tuple[int, int]:
+        """Number of tokens that the tokenizer adds before the text, and after it."""
+        return self.text.added
+
+    def ordinary_words(self, row: Tensor) -> list[int]:
+        """Other words in the row, largest share first: no marks and no resting places."""
+        order = row.argsort(descending=True, stable=True).tolist()
+        return [
+            at
+            for at in order
+            if self.words[at].kind == "word"
+            and at != self.here
+            and row[at] > 0
+            and not (at == 0 and self.is_causal)
+        ]
+
+    def lesson_head(self, head: int) -> LessonHead:
+        """A head of the layer with its roles."""
+        return self.named_head(self.trace.name_of(head))
+
+    def lead_role(self, name: str) -> str | None:
+        """The role that gives a head its colour; None if it has none."""
+        return next(iter((self.roles or {}).get(name, [])), None)
+
+    def named_head(self, name: str) -> LessonHead:
+        """Any head of the model with its roles."""
+        return LessonHead(name, None if self.roles is None else self.roles.get(name, []))
+
+    @cached_property
     def place(self) -> Place:
-        """The head and the token, as the browser receives them."""
-        return Place(self.call.layer, self.head, self.name, self.position, list(self.tokens))
+        """The head and the word, as the browser receives them."""
+        cut = f"The lesson follows the first {MAX_TOKENS} tokens of your text."
+        why = self.text.stage.why_no_words
+        return Place(
+            layer=self.call.layer,
+            head=self.head,
+            name=self.name,
+            roles=self.lesson_head(self.head).roles,
+            position=self.position,
+            word=self.here,
+            pieces=list(self.text.stage.pieces),
+            words=list(self.words),
+            word_of=list(self.word_of),
+            rests_on_first=self.is_causal,
+            note=" ".join([cut] * self.text.is_cut + [f"{why}."] * (why is not None)),
+        )
+
+
+def _named(texts: list[str], index: int, target: str) -> list[ProseRun]:
+    same = [at for at, text in enumerate(texts) if text == texts[index]]
+    turn = [ProseRun(f" ({ordinal(same.index(index) + 1)})")] if len(same) > 1 else []
+    return [ProseRun(shown(texts[index]), "word", target), *turn]
 
 
 def lesson_facts(
-    scored: ScoredModel,
-    text: str,
-    *,
-    layer: int | None,
-    head: int | None,
-    position: int | None,
-    table: HeadTable | None,
+    scored: ScoredModel, text: str, choice: Choice, table: HeadTable | None = None
 ) -> Facts:
     """Read the text, choose a head and a token if they are not given, and trace the layer."""
-    _check_model(scored)
-    model = scored.model
-    batch, where, is_cut = _read_text(scored, text)
-    size = batch.inputs["input_ids"].shape[1]
-    if position is not None and not 0 <= position < size:
-        raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
-    with torch.no_grad(), in_evaluation(model), watch(model) as watched:
-        forward_batch(model, batch.inputs)
-    calls = [
-        call
-        for call in watched.calls
-        if isinstance(call, AttentionCall) and layer in (None, call.layer)
-    ]
-    if not calls:
-        raise OptionError(f"layer is {layer}: the model has layers 0..{watched.calls[-1].layer}")
-    token_facts = batch.tokens[""]
-    is_special, is_mark = token_facts.is_special, token_facts.is_punctuation
-    assert is_special is not None and is_mark is not None, "needs a tokenizer"
-    if position is None:  # the last word
-        is_word = ~(is_special | is_mark)[0]
-        position = max((place for place in where if is_word[place]), default=where[-1])
-    is_rest = is_special[0].cpu().clone()
-    is_rest[0] = True
-    call, head = _choose_head(calls, is_rest, position, head)
-    traced = trace(model, batch.inputs, layer=call.layer, tokenizer=scored.tokenizer)
-    steps = {
-        name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
-    }
-    lengths = steps["contributions"][:, position].double().norm(dim=-1)
-    roles = None
-    if table is not None:
-        by_name = dict(zip(map(str, table.heads), table.df["roles"], strict=True))
-        roles = [list(by_name[traced.name_of(head)]) for head in range(traced.num_heads)]
-    with torch.no_grad(), in_evaluation(model):
-        effects = _silencing_effects(scored, batch.inputs, traced, roles)
+    check_model(scored)
+    read = read_lesson_text(scored, text)
+    size = len(read.stage.pieces)
+    if choice.position is not None and not 0 <= choice.position < size:
+        raise OptionError(f"position is {choice.position}: the text has positions 0..{size - 1}")
+    with torch.no_grad(), in_evaluation(scored.model), watch(scored.model) as watched:
+        forward_batch(scored.model, read.inputs)
+    calls = every_call = [call for call in watched.calls if isinstance(call, AttentionCall)]
+    layers = {call.site.layer_name: call.num_heads for call in calls}
+    if choice.layer is not None:
+        last = calls[-1].layer
+        calls = [call for call in calls if call.layer == choice.layer]
+        if not calls:
+            raise OptionError(f"layer is {choice.layer}: the model has layers 0..{last}")
+    position = choose_position(read.stage) if choice.position is None else choice.position
+    roles = None if table is None else roles_by_head(table)
+    call, head = choose_head(calls, read.stage, position, choice.head, roles)
+    traced = trace(scored.model, read.inputs, layer=call.layer, tokenizer=scored.tokenizer)
+    here = next(word for word, group in enumerate(read.groups) if position in group)
+    rows = [read.by_word(call.weights()[0].detach().double().cpu())[:, here] for call in every_call]
     return Facts(
-        is_cut=is_cut,
+        text=read,
+        scored=scored,
         call=call,
         trace=traced,
-        steps=steps,
+        steps=batch_steps(traced),
+        layers=layers,
         head=head,
         kv_head=traced.kv_head_of[head],
         name=traced.name_of(head),
         position=position,
-        tokens=tuple(map(visible, traced.labels.keys)),
-        compared=compare_rows(steps["weights"][:, position], is_rest),
-        shares=(lengths / (lengths.sum() or 1.0)).tolist(),
-        effects=effects,
         roles=roles,
+        every_row=torch.cat(rows),
     )
 
 
-def _check_model(scored: ScoredModel) -> None:
+def batch_steps(traced: Trace) -> dict[str, Tensor]:
+    """Values of a trace's steps for its first sequence."""
+    return {
+        name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
+    }
+
+
+def roles_by_head(table: HeadTable) -> dict[str, list[str]]:
+    """Roles of each head of a scan."""
+    return {
+        str(head): list(roles) for head, roles in zip(table.heads, table.df["roles"], strict=True)
+    }
+
+
+def check_model(scored: ScoredModel) -> None:
+    """Raise OptionError if the lesson cannot trace the model's attention on a text."""
     name, sites = scored.name, find_sites(scored.model)
     if scored.tokenizer is None:
         raise OptionError(f"{name} has no tokenizer, which the lesson needs to read text: pass one")
@@ -234,8 +357,8 @@ def _check_model(scored: ScoredModel) -> None:
         )
 
 
-def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
-    """The text's first tokens as a batch, their positions, and whether the text is longer."""
+def read_lesson_text(scored: ScoredModel, text: str) -> LessonText:
+    """The text's first tokens as a batch, with its words."""
     text = text.strip().encode("utf-8", "replace").decode()  # no tokenizer reads lone surrogates
     reader = Reader(scored.tokenizer, scored.model.config)
     before, after = reader.around
@@ -246,105 +369,21 @@ def _read_text(scored: ScoredModel, text: str) -> tuple[Batch, range, bool]:
             "short sentence"
         )
     read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
-    batch = reader.batch([Window(0, (*before, *read_ids, *after))], scored.device)
-    where = range(len(before), len(before) + len(read_ids))
-    return batch, where, len(read_ids) < len(ids)
+    whole = (*before, *read_ids, *after)
+    window = Window(0, whole)
+    stage = read_stage_text(text, Tokens.of_window(reader, window))
+    is_cut, added = len(read_ids) < len(ids), (len(before), len(after))
+    return LessonText(reader.batch([window], scored.device), stage, is_cut, added)
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    call: AttentionCall
-    head: int
-    is_odd: bool
-    """Whether the row is hard to read: mostly on sinks or on the token itself, or on one token."""
-    gap: float
-    """How much sharper the layer's heads are than their average row."""
-    worse: float
-    """The row's entropy or, if it is odd, its weight on sink tokens; smaller is better."""
-
-
-def _choose_head(
-    calls: Sequence[AttentionCall], is_rest: Bool[Tensor, " key"], position: int, head: int | None
-) -> tuple[AttentionCall, int]:
-    """The given head, or the one whose row for the token is easiest to read.
-
-    That is the sharpest head that attends mostly, but not only, to one other ordinary token, in a
-    layer whose heads differ. If there is none, it is the head with the least weight on sink tokens,
-    which are the keys in `is_rest`: special tokens and the first token.
-    """
-    candidates = []
-    for call in calls:
-        rows = call.weights()[0, :, position].detach().double().cpu()
-        gap = compare_rows(rows, is_rest).gap
-        for number, row in enumerate(rows):
-            if head not in (None, number):
-                continue
-            rest, top = float(row[is_rest].sum()), int(row.argmax())
-            is_plain = rest <= RESTING and not is_rest[top] and top != position
-            is_odd = not is_plain or float(row[top]) > LARGEST
-            blur = float(torch.special.entr(row).sum())
-            candidates.append(_Candidate(call, number, is_odd, gap, rest if is_odd else blur))
-    if not candidates:
-        most = max(call.num_heads for call in calls)
-        where = "this model" if len(calls) > 1 else f"layer {calls[0].layer}"
-        raise OptionError(f"head is {head}: {where} has heads 0..{most - 1}")
-    clear = CLEAR * max((each.gap for each in candidates if not each.is_odd), default=0.0)
-    best = min(candidates, key=lambda each: (each.is_odd, each.gap < clear, each.worse))
-    return best.call, best.head
-
-
-def _silencing_effects(
-    scored: ScoredModel, inputs: Mapping[str, Tensor], traced: Trace, roles: list[list[str]] | None
-) -> Effects:
-    """How the output changes when each head of a layer is silenced, in the objective's unit."""
-    num_heads = traced.num_heads
-    gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
-    config: Any = scored.model.config
-    vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
-    outputs = []
-    for part in gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size))):
-        copies = {name: value.repeat(len(part), 1) for name, value in inputs.items()}
-        with gate(scored.model, {traced.prefix: part}):
-            outputs.append(_output_to_compare(scored, copies))
-    unchanged, silent = torch.cat(outputs).double().tensor_split([1])
-    unit: Literal["cosine", "nats", "loss"] = "nats"
-    likeliest: list[int] = []
-    if isinstance(scored.objective, Embedding):
-        unit, values = "cosine", (silent * unchanged).sum(-1).clamp(-1, 1)
-        sizes = 1 - values
-    elif isinstance(scored.objective, CustomLoss):
-        unit, values, sizes = "loss", silent, (silent - unchanged).abs()
-    else:
-        before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
-        divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
-        values = sizes = divergence.reshape(num_heads, -1).mean(1)
-        if isinstance(scored.objective, NextToken):
-            likeliest = before[0].topk(min(NUM_NEXT, before.shape[-1])).indices.tolist()
-    ranked = sizes.argsort(descending=True, stable=True).tolist()
-    return Effects(
-        unit=unit,
-        heads=[
-            SpareHeadFigure(
-                name=traced.name_of(head),
-                head=head,
-                rank=rank,
-                value=float(values[head]),
-                effect=float(sizes[head]),
-                roles=None if roles is None else roles[head],
-                next=after[head, likeliest].exp().tolist() if likeliest else [],
-            )
-            for rank, head in enumerate(ranked, start=1)
-        ],
-        next=[
-            NextFigure(visible(token_name(scored, token)), float(before[0, token].exp()))
-            for token in likeliest
-        ],
-    )
-
-
-def _output_to_compare(scored: ScoredModel, inputs: Mapping[str, Tensor]) -> Tensor:
-    """The objective's output, or the model's logits; for a causal model, of the last token."""
-    if isinstance(scored.objective, Embedding | CustomLoss):
-        return scored.objective.output(scored.model, inputs)
-    logits = read_logits(scored.model, inputs)
-    return logits[:, -1] if isinstance(scored.objective, NextToken) else logits
+def gates_for(
+    layers: Mapping[str, int], heads: Sequence[Sequence[tuple[str, int]]]
+) -> dict[str, Float[Tensor, "run heads"]]:
+    """Gates that silence `heads[run]`, each a layer's name and a number, in every run."""
+    gates: dict[str, Tensor] = {}
+    for run, silent in enumerate(heads):
+        for layer, head in silent:
+            if layer not in gates:
+                gates[layer] = torch.ones(len(heads), layers[layer])
+            gates[layer][run, head] = 0
+    return gates

@@ -1,69 +1,211 @@
 """Numbers that the browser draws in each step of the lesson; source of static/types.d.ts.
 
-Vectors are cut to their first SHOWN numbers unless a docstring says otherwise.
+Vectors are whole unless a docstring says otherwise. Weights by word average the rows of a word's
+pieces and add up its keys.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-SHOWN = 8
-"""How many entries of a long vector are shown."""
+from headwise.explorer.api_types import StageWord
+from headwise.explorer.lesson.prose import Prose
+
 Matrix = list[list[float]]
 
 
 @dataclass(frozen=True)
+class LessonHead:
+    """A head's name and roles, the lead role first; None if no scan has looked for roles."""
+
+    name: str
+    roles: list[str] | None
+
+
+@dataclass(frozen=True)
 class Place:
-    """The head and the token that a step follows."""
+    """The text, the head and the word that the lesson follows."""
 
     layer: int
     head: int
     name: str
+    roles: list[str] | None
     position: int
-    tokens: list[str]
-    """Every token of the text, including special ones."""
+    """Index of the piece that is followed."""
+    word: int
+    """Index of the word that contains it."""
+    pieces: list[StageWord]
+    words: list[StageWord]
+    word_of: list[int]
+    """Index of the word of each piece."""
+    rests_on_first: bool
+    """Whether the first token is a resting place, as in causal models."""
+    note: str
+    """A remark on the text, such as that its end is left out; "" for none."""
 
 
 @dataclass(frozen=True)
-class WarmUpFigure:
-    """Every step of multi-head attention on "Cat sleeps"; lists of matrices have one per head."""
+class SwapFigure:
+    """The same sentence with another word, in the same head."""
 
-    tokens: list[str]
-    input: Matrix
-    queries: list[Matrix]
-    scores: list[Matrix]
-    scaled: list[Matrix]
-    weights: list[Matrix]
-    mixed: list[Matrix]
-    concat: Matrix
-    Wo: Matrix
-    output: Matrix
+    text: str
+    words: list[StageWord]
+    word: int
+    """Index of the followed word."""
+    weights: Matrix
+    aligned: list[list[int | None]]
+    """Pairs of indices into the words of both sentences; None: no partner."""
+
+
+@dataclass(frozen=True)
+class PairFigure:
+    """Another sentence and its swap, in the head whose link moves clearly."""
+
+    head: LessonHead
+    words: list[StageWord]
+    word: int
+    """Index of the word that looks."""
+    weights: Matrix
+    swap: SwapFigure
 
 
 @dataclass(frozen=True)
 class RowFigure:
-    """A row of weights over the compared tokens, rescaled to sum to one; entropy in nats."""
+    """The followed word's row of weights by word in one head, or an average; entropy in nats."""
 
-    name: str
+    head: LessonHead | None
+    """None for the average row."""
     weights: list[float]
     entropy: float
     largest: float
-    largest_key: int
-    """Position of the token with the largest weight."""
-    resting: float
-    """Weight, before rescaling, on the tokens that are left out."""
+    largest_word: int
 
 
 @dataclass(frozen=True)
 class WhyManyFigure:
-    """Rows of all heads next to their average."""
+    """One head's weights by word, the swapped sentence, and rows of heads with other targets."""
 
     place: Place
-    keys: list[int]
-    """Positions compared: all but special tokens and the first, unless too few would be left."""
-    heads: list[RowFigure]
-    single: RowFigure
+    weights: Matrix
+    swap: SwapFigure | None
+    pair: PairFigure | None
+    rows: list[RowFigure]
+    """The followed head's, and those of up to two heads that look most at other words."""
+    average: RowFigure
     mean_entropy: float
     mean_largest: float
+
+
+@dataclass(frozen=True)
+class ProductFigure:
+    """One of the products that add up to a score, with the two decimals that are printed."""
+
+    number: int
+    """Which number of the query and of the key, counted from 1."""
+    query: float
+    key: float
+    product: float
+
+
+@dataclass(frozen=True)
+class MatchFigure:
+    """The query of the followed piece and one key: their products and the sum."""
+
+    is_seen: bool
+    """False if the piece cannot look there."""
+    products: list[float]
+    largest: list[ProductFigure]
+    rest: float
+    """Sum of the other products, and of all roundings to two decimals."""
+    score: float
+
+
+@dataclass(frozen=True)
+class VectorsFigure:
+    """Query, key and value of every piece in the head, and the query's match with every key."""
+
+    place: Place
+    d_model: int
+    queries: Matrix
+    keys: Matrix
+    values: Matrix
+    matches: list[MatchFigure]
+    chosen: int
+    """The piece whose key the step multiplies."""
+    kv_head: int
+    is_grouped: bool
+
+
+@dataclass(frozen=True)
+class ScoresFigure:
+    """One row of scores: the weights are softmax(softcap(scores * scale) + added).
+
+    `softcap(x)` is `softcap * tanh(x / softcap)`. A sink joins the softmax but has no piece.
+    """
+
+    place: Place
+    d_key: int
+    scores: list[float]
+    scale: float
+    is_root: bool
+    """Whether the scale is one over the square root of d_key."""
+    softcap: float | None
+    added: list[float | None]
+    """None for a masked piece."""
+    sink: float | None
+    scaled: list[float | None]
+    """Inputs of the softmax; None for a masked piece."""
+    powers: list[float | None]
+    """e to that; None also if it is too large to write."""
+    total: float | None
+    weights: list[float]
+    leader: int
+    dragged: int
+    """Index of the piece whose score the question moves."""
+    change: float
+    """Change of that score in the question, after scaling; 0 if the question moves none."""
+
+
+@dataclass(frozen=True)
+class PartFigure:
+    """The part of one piece: its value, shortened by its share, as an arrow in a plane."""
+
+    piece: int
+    weight: float
+    value_length: float
+    length: float
+    """Length of the shortened value."""
+    value: list[float]
+    """The whole value in the plane: across and up."""
+    part: list[float]
+    """The shortened value in the plane."""
+
+
+@dataclass(frozen=True)
+class MixingFigure:
+    """Every piece's part of the sum, largest share first."""
+
+    place: Place
+    d_value: int
+    parts: list[PartFigure]
+    sum: list[float]
+    """The sum in the plane."""
+    sum_length: float
+    kept: float
+    """Share of the parts' squared lengths that lies in the plane."""
+    weights: list[float]
+    difference: float
+    """Largest difference between the sum of the parts and the model's own."""
+
+
+@dataclass(frozen=True)
+class SliceFigure:
+    """One head's slice of the query, and where the word looks in it, by word."""
+
+    head: LessonHead
+    columns: list[int]
+    weights: list[float]
+    largest_word: int
+    kv_head: int
 
 
 @dataclass(frozen=True)
@@ -71,101 +213,36 @@ class ShapeFigure:
     """Shape of one step's values for the whole text."""
 
     step: str
-    formula: str
-    shape: str
-
-
-@dataclass(frozen=True)
-class ProjectionsFigure:
-    """The token's input, query, key and value in the head, not cut to SHOWN numbers."""
-
-    place: Place
-    input: list[float] | None
-    query: list[float]
-    key: list[float]
-    value: list[float]
-    kv_head: int
-    is_grouped: bool
-    shapes: list[ShapeFigure]
-
-
-@dataclass(frozen=True)
-class HeadCountFigure:
-    """One way to divide the width among heads, and its cost on this text."""
-
-    num_heads: int
-    d_key: int
-    numbers: int
-    scores: int
-    multiply_adds: int
-    remarks: list[str]
-    is_own: bool
+    shape: list[int]
+    axes: list[str]
 
 
 @dataclass(frozen=True)
 class HeadsFigure:
-    """How the model divides its width among heads, next to alternatives."""
+    """The long query of a word, and the slices that the heads take."""
 
     place: Place
     d_model: int
-    num_heads: int
-    num_tokens: int
-    columns: list[int]
-    """The head's first column, and the column after its last."""
-    groups: list[list[int]]
-    """The heads that each KV head serves."""
-    table: list[HeadCountFigure]
-
-
-@dataclass(frozen=True)
-class ScoresFigure:
-    """One row of scores: the weights are softmax(softcap(scores * scale) + added).
-
-    `softcap(x)` is `softcap * tanh(x / softcap)`. A sink joins the softmax but has no token.
-    """
-
-    place: Place
-    scores: list[float]
-    scale: float
-    softcap: float | None
-    added: list[float | None]
-    """None for a masked token."""
-    sink: float | None
-    weights: list[float]
-    dragged: int
-    """Position of the token whose score the learner is asked to drag."""
-    step: float
-    """Change in a score that is 1 after scaling."""
-
-
-@dataclass(frozen=True)
-class MixingFigure:
-    """The value of every token, and the part that it adds to the mixed vector."""
-
-    place: Place
-    d_value: int
-    weights: list[float]
-    values: Matrix
-    parts: Matrix
-    """Weight times value, one row per token."""
-    mixed: list[float]
-    lengths: list[float]
-    """Length of every token's part, before it is cut to SHOWN numbers."""
-    difference: float
-    """Largest difference between the sum of the parts and the mixed vector."""
+    d_key: int
+    query: list[float]
+    heads: list[SliceFigure]
+    shown: list[int]
+    """Heads on the stage once the question is answered."""
+    num_kv_heads: int
+    shapes: list[ShapeFigure]
 
 
 @dataclass(frozen=True)
 class OwnerFigure:
-    """One head's columns of the concat, and its contribution to the output."""
+    """One head's slice of the concat, and what it adds to the output."""
 
-    name: str
+    head: LessonHead
     columns: list[int]
     concat: list[float]
-    concat_length: float
     contribution: list[float]
     length: float
     share: float
+    """Length of the contribution, as a share of all heads' lengths."""
     touched: int
     """Number of output numbers that the head changes."""
 
@@ -183,7 +260,7 @@ class OutputFigure:
     """Largest difference between the output and the contributions plus the bias."""
     adds_up: bool
     output: list[float]
-    bias: list[float] | None
+    has_bias: bool
     heads: list[OwnerFigure]
 
 
@@ -199,70 +276,132 @@ class NextFigure:
 class SpareHeadFigure:
     """The effect of silencing one head."""
 
-    name: str
-    head: int
+    head: LessonHead
     rank: int
+    """1 for the head whose silence moves the answer most."""
     value: float
     effect: float
-    """0 if the output stays the same."""
-    roles: list[str] | None
+    """0 if the answer stays the same."""
     next: list[float]
     """Probabilities of the tokens in `SpareFigure.next` without the head."""
+    likeliest: NextFigure | None
 
 
 @dataclass(frozen=True)
-class Effects:
-    """How the output changes when each head of the layer is silenced."""
+class TogetherFigure:
+    """The effect of silencing several heads at once: the least missed ones, and random ones."""
 
-    unit: Literal["cosine", "nats", "loss"]
-    """Unit of each `value`: cosine or divergence from the unchanged output, or the loss."""
-    heads: list[SpareHeadFigure]
-    """Largest effect first."""
-    next: list[NextFigure]
-    """A causal model's next tokens, likeliest first."""
+    count: int
+    value: float
+    effect: float
+    next: list[float]
+    likeliest: NextFigure | None
+    random: list[float]
+    """The value for each draw of as many random heads."""
+    random_next: list[float]
+    """For each draw, the probability of the token that is likeliest with all heads."""
+    random_kept: int
+    """In how many of the draws the likeliest token stays; 0 if there are no tokens."""
 
 
 @dataclass(frozen=True)
-class SpareFigure(Effects):
-    """The effects, with a description of the measure and of the heads' roles."""
+class SpareFigure:
+    """The model's answer with heads silenced one by one and together."""
 
     place: Place
-    measure: str
-    has_roles: bool
-    role_words: dict[str, str]
+    unit: Literal["cosine", "nats", "loss"]
+    """Unit of each `value`: cosine or divergence from the unchanged output, or the loss."""
+    unchanged: float
+    """The value if nothing changes."""
+    layers: list[str]
+    heads: list[SpareHeadFigure]
+    """All heads of the model, by layer and number."""
+    order: list[int]
+    """Indices of the heads, least missed first."""
+    line: float | None
+    """The value up to which the answer counts as the same; None for a predicted word."""
+    next: list[NextFigure]
+    """A causal model's next tokens, likeliest first."""
+    last: int
+    """Index of the last word that the model reads."""
+    together: list[TogetherFigure]
+    limit: int
+    """The last step at which the answer still counts as the same; -1 for none."""
+    draws: int
+    weights: Matrix
+    """Where the followed word looks in every head, by word."""
 
 
-FirstFigure = WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure
-Figure = FirstFigure | ScoresFigure | MixingFigure | OutputFigure | SpareFigure
+@dataclass(frozen=True)
+class ByHandFigure:
+    """Every step of multi-head attention on "Cat sleeps"; lists of matrices have one per head."""
+
+    tokens: list[str]
+    input: Matrix
+    queries: list[Matrix]
+    scores: list[Matrix]
+    scaled: list[Matrix]
+    weights: list[Matrix]
+    mixed: list[Matrix]
+    concat: Matrix
+    Wo: Matrix
+    output: Matrix
+
+
+FirstFigure = WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure
+Figure = FirstFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure
 
 
 @dataclass(frozen=True)
 class QuestionAnswer:
     """A question as the browser receives it."""
 
-    text: str
+    text: Prose
     kind: Literal["choice", "number"]
     options: list[str]
     """Empty if the answer is a number."""
 
 
 @dataclass(frozen=True)
-class StepAnswer:
-    """A step as the browser receives it, without the right answer."""
+class StepTitle:
+    """A step in the list of steps."""
 
     name: str
     title: str
     minutes: float
-    paragraphs: list[str]
-    exercise: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAnswer(StepTitle):
+    """A step as the browser receives it, without the right answer."""
+
+    paragraphs: list[Prose]
+    exercise: Prose
     question: QuestionAnswer
     figures: Figure
 
 
 @dataclass(frozen=True)
+class LessonAnswer:
+    """One step of the lesson, and the titles of all."""
+
+    heading: Prose
+    """The question of the whole lesson."""
+    steps: list[StepTitle]
+    step: StepAnswer
+
+
+@dataclass(frozen=True)
 class AnswerVerdict:
-    """Whether an answer is right, with a sentence that says so and an explanation."""
+    """Whether an answer is right, and a hint or the solution."""
 
     is_right: bool
-    sentence: str
-    why: str
+    is_over: bool
+    """True with the solution: after a right answer, the last attempt, or if it was asked for."""
+    sentence: Prose
+    why: Prose
+    """The hint, or the explanation of the solution."""
+    right: int | float | None
+    """The right option or number, once it is over."""
+    after: list[Prose]
+    """Paragraphs that follow the solution."""

@@ -1,6 +1,6 @@
-"""The lesson's steps and questions, and how answers are checked.
+"""The lesson's questions, and how answers are checked: a hint, a second try, then the solution.
 
-In: an answer from the browser. Out: an AnswerVerdict. Needs no model.
+In: an answer from the browser, and which attempt it is. Out: an AnswerVerdict. Needs no model.
 """
 
 import contextlib
@@ -8,76 +8,119 @@ import math
 import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headwise.errors import OptionError
 from headwise.explorer.lesson.figures import AnswerVerdict, QuestionAnswer, StepAnswer
+from headwise.explorer.lesson.prose import Prose, prose
 from headwise.explorer.lesson.token_text import number
 
 LONGEST_ANSWER = 60
+ATTEMPTS = 2
+"""A wrong answer before the last attempt gets a hint; after it, the solution is shown."""
 
 
 @dataclass(frozen=True)
 class QuizQuestion(QuestionAnswer):
-    """A question with its right answer and an explanation."""
+    """A question with its right answer, a hint and an explanation."""
 
     answer: int | float
     """Index of the right option, or the right number."""
     tolerance: float
     """Largest error at which a number still counts as right."""
-    why: str
-    """Explanation shown after any answer, right or wrong."""
+    hint: Prose
+    why: Prose
+    """Explanation shown with the solution."""
+    written: str = ""
+    """The right number as the sentences write it; "": with three significant digits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LessonStep(StepAnswer):
-    """One step, with the right answer to its question."""
+    """One step, with the right answer to its question and the text that follows it."""
 
     question: QuizQuestion
+    after: list[Prose] = field(default_factory=list)
+    """Paragraphs shown once the question is answered or the solution is shown."""
 
 
-def number_question(text: str, answer: float, why: str, tolerance: float = 0.0) -> QuizQuestion:
+def number_question(
+    text: Prose,
+    answer: float,
+    *,
+    hint: Prose,
+    why: Prose,
+    tolerance: float = 0.0,
+    written: str = "",
+) -> QuizQuestion:
     """A question whose answer is a number."""
-    return QuizQuestion(text, "number", [], answer, tolerance, why)
+    return QuizQuestion(text, "number", [], answer, tolerance, hint, why, written)
 
 
-def choice_question(text: str, right: str, wrong: Iterable[str], why: str) -> QuizQuestion:
+def choice_question(
+    text: Prose, right: str, wrong: Iterable[str], *, hint: Prose, why: Prose
+) -> QuizQuestion:
     """A multiple-choice question, with its options in natural sort order."""
     options = sorted({right, *wrong}, key=_natural_order)
     assert len(options) > 1, "a choice needs at least two options"
-    return QuizQuestion(text, "choice", options, options.index(right), 0.0, why)
+    return QuizQuestion(text, "choice", options, options.index(right), 0.0, hint, why)
 
 
 def _natural_order(text: str) -> list[tuple[int, str]]:
-    """Sort key that puts L0H10 after L0H9."""
-    parts = re.split(r"([0-9]+)", text)
+    """Sort key that puts L0H10 after L0H9, and 7% before 44%."""
+    parts = re.split(r"([0-9]+)", text.replace(",", ""))
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def step_answer(step: LessonStep) -> StepAnswer:
-    """The step without the right answer and its explanation."""
+    """The step without the right answer and what is shown with it."""
     quiz = step.question
     question = QuestionAnswer(quiz.text, quiz.kind, quiz.options)
-    return StepAnswer(**{**vars(step), "question": question})
+    values = {name: value for name, value in vars(step).items() if name != "after"}
+    return StepAnswer(**{**values, "question": question})
 
 
-def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
-    """The verdict on an answer, which may be text or a number."""
+def check_answer(step: LessonStep, answer: Any, attempt: int = 1) -> AnswerVerdict:
+    """The verdict on an answer, which may be text or a number; None asks for the solution."""
+    question = step.question
+    if answer is None:
+        return _solution(step, False, prose("The answer: ", _right_text(question), "."))
     if not isinstance(answer, str | int | float):
         raise OptionError(f"answer is {reprlib.repr(answer)}: give text or a number")
-    question = step.question
     if question.kind == "choice":
         chosen = _option_index(question.options, answer)
-        is_right, right = chosen == question.answer, question.options[int(question.answer)]
-        chosen_text = question.options[chosen]
+        is_right, chosen_text = chosen == question.answer, question.options[chosen]
     else:
         # the answer itself is rounded: allow for its last bits
         room = question.tolerance + 4 * math.ulp(max(1.0, abs(question.answer)))
         is_right = any(abs(value - question.answer) <= room for value in _possible_numbers(answer))
-        chosen_text, right = str(answer).strip()[:LONGEST_ANSWER], number(question.answer)
-    wrong = f"Not quite: you said {chosen_text}, and it is {right}."
-    return AnswerVerdict(is_right, f"Right: {right}." if is_right else wrong, question.why)
+        chosen_text = str(answer).strip()[:LONGEST_ANSWER]
+    if is_right:
+        return _solution(step, True, prose("Right: ", _right_text(question), "."))
+    if attempt < ATTEMPTS:
+        sentence = prose(f"Not quite: not \N{LEFT DOUBLE QUOTATION MARK}{_inside(chosen_text)}"
+                         "\N{RIGHT DOUBLE QUOTATION MARK}. A hint:")  # fmt: skip
+        return AnswerVerdict(False, False, sentence, question.hint, None, [])
+    sentence = prose("No. The right answer is: ", _right_text(question), ".")
+    return _solution(step, False, sentence)
+
+
+def _right_text(question: QuizQuestion) -> str:
+    if question.kind == "choice":
+        return _inside(question.options[int(question.answer)])
+    return question.written or number(question.answer)
+
+
+def _inside(text: str) -> str:
+    """An option inside a sentence; options of several words begin with a capital letter."""
+    return text[0].lower() + text[1:] if " " in text else text
+
+
+def _solution(step: LessonStep, is_right: bool, sentence: Prose) -> AnswerVerdict:
+    question = step.question
+    right = int(question.answer) if question.kind == "choice" else question.answer
+    return AnswerVerdict(is_right, True, sentence, question.why, right, step.after)
 
 
 def _option_index(options: list[str], answer: str | int | float) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 LONGEST_TOKEN = 24
 """Largest number of characters that a sentence shows of a token."""
 HIDDEN = "\N{MIDDLE DOT}"
+TIMES = "\N{MULTIPLICATION SIGN}"
 MOST_DECIMALS = 10
 
 
@@ -19,28 +20,34 @@ def visible(token: str) -> str:
     return "".join(mark if mark.isprintable() else HIDDEN for mark in token) or HIDDEN
 
 
-def quote_token(token: str) -> str:
-    """A token in quotes; right-to-left text is isolated from the text around it.
+def shown(token: str) -> str:
+    """A token for use in a sentence; right-to-left text is isolated from the text around it.
 
-    >>> quote_token("cat"), quote_token("two words"), quote_token("x" * 30)
-    ('"cat"', '"two·words"', '"xxxxxxxxxxxxxxxxxxxxxxx…"')
+    >>> shown("cat"), shown("two words"), shown("x" * 30)
+    ('cat', 'two·words', 'xxxxxxxxxxxxxxxxxxxxxxx…')
     """
     text = HIDDEN.join(visible(token).split()) or HIDDEN
     if len(text) > LONGEST_TOKEN:
         text = text[: LONGEST_TOKEN - 1] + "\N{HORIZONTAL ELLIPSIS}"
     if any(unicodedata.bidirectional(mark) in ("R", "AL") for mark in text):
         text = f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
-    return f'"{text}"'
+    return text
 
 
 def number(value: int | float) -> str:
     """`value` with three significant digits; whole numbers have no decimal point.
 
-    >>> number(0.03571), number(-12.345), number(384), number(1536.0), number(0.00001234)
-    ('0.0357', '-12.3', '384', '1536', '0.0000123')
+    >>> number(0.03571), number(384), number(1536.0), number(0.00001234)
+    ('0.0357', '384', '1536', '0.0000123')
+    >>> number(-12.345) == "\N{MINUS SIGN}12.3"
+    True
     >>> number(0.1003), number(123.4)
     ('0.100', '123')
     """
+    return _digits(value).replace("-", "\N{MINUS SIGN}")
+
+
+def _digits(value: int | float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     digits = f"{value:#.3g}".removesuffix(".")
@@ -62,29 +69,31 @@ def power(value: float) -> str:
     return f"{digits}e{int(ten)}".replace("-", "\N{MINUS SIGN}")
 
 
-def share(value: int | float) -> str:
-    """A share with two decimals, or up to four if it is small.
-
-    >>> share(0.4284), share(0.0031), share(0.000001), share(1)
-    ('0.43', '0.003', '0.0000', '1.00')
-    """
-    if value >= 0.01 or value == 0:
-        return f"{value:.2f}"
-    return f"{value:.3f}" if value >= 0.0005 else f"{value:.4f}"
-
-
 def percent(value: float) -> str:
     """A share as a whole percentage.
 
-    >>> percent(0.1449), percent(0.001)
-    ('14%', 'under 1%')
+    >>> percent(0.684), percent(0.001), percent(0)
+    ('68%', '<1%', '0%')
     """
-    return f"{value:.0%}" if value >= 0.01 else "under 1%"
+    return "<1%" if 0 < value < 0.005 else f"{value:.0%}"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with `digits` decimals and a minus sign as wide as a digit.
+
+    >>> signed(-0.001), signed(3.75, 1), signed(-1.234) == "\N{MINUS SIGN}1.23"
+    ('0.00', '3.8', True)
+    """
+    return f"{value:z.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def few(values: Sequence[float]) -> str:
-    """The first three numbers of a vector, with an ellipsis."""
-    return f"[{', '.join(f'{value:.2f}' for value in values[:3])}, ...]"
+    """Numbers of a short vector in brackets, without needless zeros.
+
+    >>> few([0.5, 2.0])
+    '[0.5, 2]'
+    """
+    return f"[{', '.join(signed(value).rstrip('0').rstrip('.') for value in values)}]"
 
 
 def ordinal(count: int) -> str:

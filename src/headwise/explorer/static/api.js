@@ -66,14 +66,14 @@ export const posted = (path, body, signal) =>
 export const stop = async (path) => (await ask(path, { method: "DELETE" })).json();
 
 /**
- * One-byte numbers, with their shape from the response's X-Shape header.
+ * A body of bytes, with their shape from the response's X-Shape header.
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
-export async function numbers(path, signal) {
+export async function bytes(path, signal) {
   const answer = await ask(path, { signal });
   const shape = (answer.headers.get("X-Shape") ?? "").split(",").map(Number);
-  return { shape, values: new Uint8Array(await answer.arrayBuffer()) };
+  return { shape, buffer: await answer.arrayBuffer() };
 }
 
 /** Two-byte numbers, decoded from base64. @param {string} text */

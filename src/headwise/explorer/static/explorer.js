@@ -1,229 +1,257 @@
 // @ts-check
 /** The page: reads a text, shows the chosen panel and keeps the address up to date. */
 
-/** @import {ModelAnswer, ProgressAnswer, TextAnswer} from "./types.js" */
-/** @import {Page} from "./page.js" */
+/** @import {ModelAnswer, TextAnswer} from "./types.js" */
+/** @import {Page, Panel} from "./page.js" */
 
 import * as api from "./api.js";
-import { HeadsPanel } from "./heads.js";
-import { LessonPanel } from "./lesson.js";
+import { modelNames, refusal, summary } from "./page_sentences.js";
 import { byId } from "./page.js";
-import { PlanPanel } from "./plan.js";
+import { watchReading } from "./progress.js";
+import { asHost, ServerHost } from "./server_host.js";
+import { mount } from "./stage/view.js";
 import * as state from "./state.js";
-import { WhatIfPanel } from "./whatif.js";
 
-/**
- * @typedef {object} Panel
- * @property {(changed: Set<string>) => void} show
- * @property {(answer: TextAnswer, text: string) => void} [read] a new text was read
- * @property {() => void} [light] the theme has changed
- */
+/** @typedef {Record<string, new (about: ModelAnswer, page: Page) => Panel>} PanelModule */
 
-const PANELS = ["heads", "whatif", "lesson", "plan"];
-const panels = /** @type {Record<string, Panel>} */ ({});
-
-/** @type {Page} */
-const page = {
-  say(text, isBad = false) {
-    const status = byId("status", HTMLElement);
-    status.textContent = text;
-    status.className = isBad ? "bad" : "";
-  },
-  /** Show an error; read a dropped text again, but only once until the user acts. */
-  async fail(error) {
-    const isDropped = error instanceof api.Refused && error.status === 410;
-    if (!isDropped || !page.reading || isReadAgain)
-      return page.say(api.sentence(/** @type {Error} */ (error)), true);
-    isReadAgain = true;
-    await read(page.text, "", "This text is no longer in memory and is being read again.");
-  },
-  reading: null,
-  text: "",
-  sample: "",
-  isScanned: false,
-};
-
-let isReadAgain = false;
-for (const name of ["pointerdown", "keydown", "hashchange"])
-  addEventListener(
-    name,
-    () => {
-      isReadAgain = false;
+/** Modules of the other panels, loaded when they are first shown. */
+const MODULES =
+  /** @type {Record<string, {load: () => Promise<unknown>, name: string, style: string}>} */ ({
+    whatif: {
+      load: () => import("./whatif/whatif_panel.js"),
+      name: "WhatIfPanel",
+      style: "whatif/whatif.css",
     },
-    true,
-  );
+    lesson: {
+      load: () => import("./lesson/lesson_panel.js"),
+      name: "LessonPanel",
+      style: "lesson/lesson.css",
+    },
+    plan: { load: () => import("./plan.js"), name: "PlanPanel", style: "plan/plan.css" },
+  });
+const PANELS = ["heads", ...Object.keys(MODULES)];
+/** Milliseconds before the page says that it waits. */
+const PATIENCE = 300;
+/** Words of the address's text that are set while the model loads. */
+const FIRST_WORDS = 60;
+/** Letters that fit on one line of the stage. */
+const ONE_LINE = 70;
 
-/** Show the progress of reading until the returned function is called. */
-function watchProgress() {
-  const bar = byId("progress", HTMLProgressElement);
-  let isOver = false;
-  const timer = setInterval(async () => {
-    const answer = /** @type {ProgressAnswer | null} */ (
-      await api.get("/api/progress").catch(() => null)
-    );
-    if (isOver) return;
-    bar.hidden = false;
-    if (answer?.total) bar.value = answer.done / answer.total;
-  }, 300);
-  return () => {
-    isOver = true;
-    clearInterval(timer);
-    bar.hidden = true;
-    bar.removeAttribute("value");
-    bar.value = 0;
-  };
+const panels = /** @type {Record<string, Promise<Panel>>} */ ({});
+let reading = new AbortController();
+/** @type {ServerHost} */
+let host;
+/** @type {Page} */
+let page;
+
+/** @param {string} text @param {boolean} [isBad] */
+function say(text, isBad = false) {
+  const status = byId("status", HTMLElement);
+  status.textContent = text;
+  status.className = isBad ? "bad" : "";
 }
 
-let reading = new AbortController();
-
-/** Put the text that is shown into the address, unless it is the sample text. */
-const address = () => state.set({ text: page.text === page.sample ? "" : page.text });
+/** Show an error in the status line. @param {unknown} error */
+async function fail(error) {
+  say(api.sentence(/** @type {Error} */ (error)), true);
+}
 
 /**
- * Read a text; it becomes the page's text only once it has been read.
- * @param {string} text @param {string} [why] why the user's own text could not be read
- * @param {string} [begun] message shown during reading
+ * Read a text and put it on the stage; until then, and if that fails, the last text stays.
+ * @param {string} text @param {boolean} [isKept] whether the address has the text already
+ * @returns {Promise<TextAnswer>}
  */
-async function read(text, why = "", begun = "Reading \u2026") {
+async function read(text, isKept = false) {
   reading.abort();
   const mine = (reading = new AbortController());
-  page.say(begun);
-  const done = watchProgress(),
-    start = performance.now();
+  host.state = { text, error: "" };
+  host.emit(new Set(["reading"]));
+  const done = watchReading(say);
+  const start = performance.now();
   try {
-    if (!text.trim()) throw new Error("The text is empty: write a few words.");
-    const answer = /** @type {TextAnswer} */ (
-      await api.post("/api/readings", { text }, mine.signal)
-    );
-    page.reading = answer;
-    page.text = text;
-    page.say(why + summary(answer, performance.now() - start), Boolean(why));
-    for (const panel of Object.values(panels)) panel.read?.(answer, text);
-    address();
-    show(new Set(["panel"]));
+    const answer = await api.post("/api/readings", { text }, mine.signal);
+    take(/** @type {TextAnswer} */ (answer), text, isKept);
+    const seconds = (performance.now() - start) / 1000;
+    const { words, isWorthSeeing } = summary(page.reading, seconds, state.isLong());
+    say(words);
+    byId("status", HTMLElement).classList.toggle("quiet", !isWorthSeeing);
+    return /** @type {TextAnswer} */ (answer);
   } catch (error) {
-    if (!mine.signal.aborted) await unread(text, refusal(text, /** @type {Error} */ (error)));
+    if (mine.signal.aborted) throw error;
+    const why = refusal(text, /** @type {Error} */ (error));
+    host.state = { text: "", error: why };
+    say("");
+    host.emit(new Set(["reading"]));
+    throw new Error(why);
   } finally {
     done();
   }
 }
 
-/**
- * How many tokens were read, and what was left out.
- * @param {TextAnswer} answer @param {number} milliseconds
- */
-function summary(answer, milliseconds) {
-  const count = answer.tokens.length,
-    tokens = count.toLocaleString("en"),
-    seconds = (milliseconds / 1000).toFixed(1);
-  let text = `${tokens} tokens read${seconds === "0.0" ? "" : ` in ${seconds} s`}.`;
-  if (answer.measured < count)
-    text +=
-      ` Figures of heads are means over ${answer.measured} of them, drawn at random; ` +
-      "maps are exact.";
-  if (answer.left_out) {
-    const who = answer.is_models_limit ? "The model takes" : "This page reads";
-    const last =
-      answer.left_out === 1 ? "token was" : `${answer.left_out.toLocaleString("en")} tokens were`;
-    text += ` ${who} at most ${tokens} tokens: the last ${last} left out.`;
+/** @param {TextAnswer} answer @param {string} text @param {boolean} isKept */
+function take(answer, text, isKept) {
+  const isOther = page.reading !== null && page.reading.name !== answer.name;
+  host.state = { text: "", error: "" };
+  host.current = page.reading = answer;
+  page.text = text;
+  if (!isKept) {
+    const fresh = /** @type {Record<string, string>} */ (
+      isOther ? { word: "", swap: "", role: "", of: "", found: "", line: "" } : {}
+    );
+    state.set({ text: text === page.sample ? "" : text, ...fresh }, isOther ? "push" : "replace");
   }
-  return text;
+  host.emit(new Set(["text", "reading"]));
+  for (const panel of Object.values(panels)) panel.then((each) => each.read?.(answer, text), fail);
+  show(new Set(["panel"]));
 }
 
-/** Why a text was not read, for the user. @param {string} text @param {Error} error */
-function refusal(text, error) {
-  if (!error.message.includes("too little text")) return api.sentence(error);
-  return /\s/.test(text.trim())
-    ? "This is too little text: write at least two words."
-    : "One word is too little: write at least two.";
-}
-
-/**
- * Handle a text that could not be read: keep the text before it, or read the sample.
- * @param {string} text @param {string} why
- */
-async function unread(text, why) {
-  if (!page.reading && text !== page.sample) return read(page.sample, `${why} Below is a sample: `);
-  page.say(page.reading ? `${why} Below is still the text read before.` : why, true);
-  if (page.reading) address();
+/** The panel that the address names. */
+function panelName() {
+  const name = state.get("panel").replace("-", ""); // also accepts what-if
+  return PANELS.includes(name) ? name : "heads";
 }
 
 /** @param {Set<string>} changed */
 function show(changed) {
-  const name = state.get("panel").replace("-", ""), // also accepts what-if
-    chosen = PANELS.includes(name) ? name : "heads";
+  const chosen = panelName();
   for (const name of PANELS) byId(name, HTMLElement).hidden = name !== chosen;
   for (const link of document.querySelectorAll("nav a")) {
     if (/** @type {HTMLElement} */ (link).dataset.panel === chosen)
       link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  panels[chosen]?.show(changed);
+  if (chosen !== "heads")
+    open(chosen).then((panel) => panelName() === chosen && panel.show(changed), fail);
+}
+
+/** Load a panel once. @param {string} name @returns {Promise<Panel>} */
+function open(name) {
+  panels[name] ??= (async () => {
+    const { load, name: kind, style } = MODULES[name];
+    if (style) await addStyle(style);
+    const Kind = /** @type {PanelModule} */ (await load())[kind];
+    const panel = new Kind(host.about, page);
+    if (page.reading) panel.read?.(page.reading, page.text);
+    return panel;
+  })();
+  return panels[name];
+}
+
+/** @param {string} style */
+function addStyle(style) {
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = `/static/${style}`;
+  const loaded = new Promise((done) => {
+    link.onload = link.onerror = () => done(undefined);
+  });
+  document.head.append(link);
+  return loaded;
 }
 
 /** @param {string} theme */
 function light(theme) {
   document.documentElement.dataset.theme = theme;
   byId("theme", HTMLElement).textContent = theme === "dark" ? "Light" : "Dark";
-  for (const panel of Object.values(panels)) panel.light?.();
+  host?.emit(new Set(["theme"]));
+  for (const panel of Object.values(panels)) panel.then((each) => each.light?.(), fail);
 }
 
-/** The browser's storage for this page, or null if it is blocked. */
-function storage() {
-  try {
-    return localStorage;
-  } catch {
-    return null;
+function listenToHeader() {
+  byId("theme", HTMLElement).addEventListener("click", () => {
+    const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    light(theme);
+    try {
+      localStorage.setItem("headwise-theme", theme);
+    } catch {
+      /* the browser stores nothing */
+    }
+  });
+  const menu = byId("menu", HTMLElement),
+    header = /** @type {HTMLElement} */ (menu.closest("header"));
+  const open = (/** @type {boolean} */ isOpen) => {
+    header.classList.toggle("open", isOpen);
+    menu.setAttribute("aria-expanded", String(isOpen));
+  };
+  menu.addEventListener("click", () => open(!header.classList.contains("open")));
+  header.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && header.classList.contains("open")) {
+      open(false);
+      menu.focus();
+    }
+  });
+  for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
+    link.addEventListener("click", state.follow({ panel: link.dataset.panel ?? "" }));
+    link.addEventListener("click", () => open(false));
   }
 }
 
-async function start() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  light(storage()?.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
-  byId("theme", HTMLElement).addEventListener("click", () => {
-    const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    storage()?.setItem("headwise-theme", theme);
-    light(theme);
+/** Set the words of the address's text while the model loads. */
+function setFirstWords() {
+  const words = state.get("text").split(/\s+/).filter(Boolean).slice(0, FIRST_WORDS);
+  if (!words.length) return;
+  const spans = words.flatMap((word) => {
+    const span = document.createElement("span");
+    span.textContent = word;
+    return [span, " "];
   });
+  const box = byId("first-words", HTMLElement);
+  box.replaceChildren(...spans);
+  box.classList.toggle("long", words.join(" ").length > ONE_LINE);
+}
+
+/** @param {ModelAnswer} about */
+function showModel(about) {
+  document.title = `${about.name} \u2013 headwise explorer`;
+  const names = modelNames(about).map((text, at) => {
+    const span = document.createElement("span");
+    span.className = ["long", "middle", "short"][at];
+    span.textContent = text;
+    return span;
+  });
+  byId("model", HTMLElement).replaceChildren(...names);
+}
+
+async function start() {
+  light(document.documentElement.dataset.theme ?? "light");
+  listenToHeader();
+  setFirstWords();
+  const waiting = setTimeout(() => say("Loading the model"), PATIENCE);
   try {
     const about = /** @type {ModelAnswer} */ (await api.get("/api/model"));
-    byId("model", HTMLElement).textContent = about.name;
-    document.title = `${about.name} \u2013 headwise explorer`;
-    panels.heads = new HeadsPanel(about, page);
-    panels.whatif = new WhatIfPanel(about, page);
-    panels.lesson = new LessonPanel(page);
-    panels.plan = new PlanPanel(about);
-    page.sample = about.text;
-    const field = byId("text", HTMLTextAreaElement),
-      form = byId("reader", HTMLFormElement);
-    field.value = state.get("text") || about.text;
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      read(field.value);
-    });
-    field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        form.requestSubmit();
-      }
-    });
-    for (const link of /** @type {NodeListOf<HTMLElement>} */ (
-      document.querySelectorAll("nav a")
-    )) {
-      link.addEventListener("click", state.follow({ panel: link.dataset.panel ?? "" }));
-    }
+    clearTimeout(waiting);
+    showModel(about);
+    host = new ServerHost(about, read);
+    page = {
+      ...{ host: asHost(host), say, fail, read, reading: null, text: "", sample: about.text },
+      theme: () => host.theme(),
+      get isScanned() {
+        return Boolean(host.about.scan);
+      },
+    };
     state.listen((changed) => {
       const text = state.get("text") || about.text;
-      if (changed.has("text") && text !== page.text) {
-        field.value = text;
-        read(text);
-      }
+      if (changed.has("text") && text !== page.text) read(text, true).catch(() => {});
       show(changed);
     });
     show(new Set(["panel"]));
-    await read(field.value);
+    mount(asHost(host), byId("heads", HTMLElement));
+    await readFirst(state.get("text") || about.text);
   } catch (error) {
-    await page.fail(error);
+    clearTimeout(waiting);
+    await fail(error);
+  }
+}
+
+/** Read the address's text; if it cannot be read, the sample, and say why. @param {string} text */
+async function readFirst(text) {
+  try {
+    await read(text, true);
+  } catch (error) {
+    if (text === page.sample) throw error;
+    await read(page.sample);
+    host.state = { text: "", error: /** @type {Error} */ (error).message };
+    host.emit(new Set(["reading"]));
   }
 }
 

@@ -1,386 +1,278 @@
 // @ts-check
-/** The planner: costs of the attention that sliders choose, next to those of known models. */
+/** The planner: costs of the attention that sliders choose, beside those of known models. */
 
-/** @import {HeadChoiceAnswer, ModelAnswer, PlanAnswer} from "./types.js" */
-/** @typedef {keyof typeof AXES} Axis */
-/** A known model, or the planned one. @typedef {PlanAnswer & {isOwn?: boolean}} Point */
-/** @typedef {{name: string, words: string, values: number[], usual: number}} Slider */
+/** @import {HeadChoiceAnswer, LoadedPlanAnswer, ModelAnswer, PlanAnswer} from "./types.js" */
+/** @import {Page} from "./page.js" */
+/** @import {Axis} from "./plan/plan_chart.js" */
+/** @import {Name, Sizes} from "./plan/plan_sizes.js" */
 
 import * as api from "./api.js";
-import { make } from "./head_view.js";
+import { AXES, isAxis, PlanChart } from "./plan/plan_chart.js";
+import { headline, kicker, NO_BIASES, REMARKS, SHARED, summary } from "./plan/plan_sentences.js";
+import * as sizes from "./plan/plan_sizes.js";
+import { choiceTable, costTable } from "./plan/plan_tables.js";
+import { make } from "./stage/dom.js";
 
-const SLIDERS = [
-  {
-    name: "d_model",
-    words: "Width (d_model)",
-    values: [
-      128, 256, 384, 512, 576, 768, 1024, 1280, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 8192,
-      12288,
-    ],
-    usual: 768,
-  },
-  {
-    name: "heads",
-    words: "Heads",
-    values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128],
-    usual: 12,
-  },
-  {
-    name: "kv_heads",
-    words: "KV heads",
-    values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128],
-    usual: 12,
-  },
-  {
-    name: "layers",
-    words: "Layers",
-    values: [1, 2, 4, 6, 8, 12, 16, 24, 30, 32, 36, 40, 48, 64, 80, 96, 126],
-    usual: 12,
-  },
-  {
-    name: "length",
-    words: "Context in tokens",
-    values: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 1048576],
-    usual: 1024,
-  },
-  {
-    name: "batch",
-    words: "Sequences at a time",
-    values: [1, 2, 4, 8, 16, 32, 64, 128, 256],
-    usual: 1,
-  },
-];
-const AXES = {
-  parameters_attention: "Parameters of attention",
-  cache_bytes: "Bytes of the KV cache",
-  multiply_adds_per_token: "Multiply-adds a token",
-  d_model: "Width",
-  num_heads: "Heads",
-  d_key: "Size of a head",
-};
-/** @type {[number, string][]} */
-const UNITS = [
-  [1e12, "T"],
-  [1e9, "G"],
-  [1e6, "M"],
-  [1e3, "k"],
-];
-
-/** @param {number} value */
-function short(value) {
-  for (const [size, unit] of UNITS)
-    if (value >= size) return `${(value / size).toPrecision(3)}${unit}`;
-  return String(Math.round(value));
-}
-
-/** Bytes as `headwise plan` writes them: 36 MiB. @param {number} bytes */
-function size(bytes) {
-  for (const [power, unit] of /** @type {[number, string][]} */ ([
-    [40, "TiB"],
-    [30, "GiB"],
-    [20, "MiB"],
-    [10, "KiB"],
-  ]))
-    if (bytes >= 2 ** power)
-      return `${Number((bytes / 2 ** power).toPrecision(3)).toLocaleString("en")} ${unit}`;
-  return bytes ? `${bytes} B` : "-";
-}
-
-/**
- * Position of each point's name: right, left, above or below the point, wherever it covers no point
- * and no other name; null if it would always cover one. Each point also has its name as its title.
- * @param {number[][]} places @param {string[]} names @param {number} unit relative text size
- */
-function beside(places, names, unit) {
-  const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
-  return places.map(([across, up], at) => {
-    const width = 6.5 * unit * names[at].length;
-    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([
-      ["start", 9, 3 * unit],
-      ["end", -9, 3 * unit],
-      ["middle", 0, -8],
-      ["middle", 0, 4 + 11 * unit],
-    ])) {
-      const start = across + dx - ({ start: 0, middle: width / 2, end: width }[anchor] ?? 0);
-      const box = [start, up + dy - 9 * unit, start + width, up + dy + 2 * unit];
-      const covers = taken.some(
-        ([left, top, right, bottom]) =>
-          box[0] < right && box[2] > left && box[1] < bottom && box[3] > top,
-      );
-      if (covers || box[0] < 60 || box[2] > 656) continue;
-      taken.push(box);
-      return { x: across + dx, y: up + dy, "text-anchor": anchor };
-    }
-    return null;
-  });
-}
-
+/** Milliseconds without a change before the costs are asked for. */
+const REST = 50;
+/** Costs of a model that reads both ways: it has no KV cache. */
+const USUAL_AXES = ["parameters_attention", "cache_bytes"],
+  AXES_BOTH_WAYS = ["parameters_attention", "multiply_adds_per_token"];
 export class PlanPanel {
-  /** @param {ModelAnswer} about */
-  constructor(about) {
-    this.known = /** @type {Point[] | null} */ (null);
-    /** The costs at the sliders' values. @type {PlanAnswer | null} */
-    this.planned = null;
-    /** @type {Record<string, number>} */
-    this.values = Object.fromEntries(SLIDERS.map(({ name, usual }) => [name, usual]));
-    /** Number of KV heads asked for; fewer are used if it does not divide the number of heads. */
-    this.asked = this.values.kv_heads;
-    /** @type {Record<string, {input: HTMLInputElement, output: HTMLElement, values: number[]}>} */
-    this.sliders = {};
-    this.across = /** @type {Axis} */ ("parameters_attention");
-    this.up = /** @type {Axis} */ ("cache_bytes");
-    this.result = make("div", { "aria-live": "polite" });
-    this.plot = make("div");
-    this.choices = make("div", { class: "scroll" });
-    addEventListener("resize", () => this.draw());
-    const first = about.layers[0] ?? { heads: 0, kv_heads: 0 };
-    const model =
-      `The loaded model ${about.name} has ${about.layers.length} layers of ${first.heads} heads ` +
-      `over ${first.kv_heads} KV heads.`;
-    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) => {
-      const options = Object.entries(AXES).map(
-        ([name, title]) => new Option(title, name, false, name === this[side]),
-      );
-      const onchange = () => {
-        this[side] = /** @type {Axis} */ (select.value);
-        this.draw();
-      };
-      const select = make("select", { onchange }, ...options);
-      return make("label", {}, `${words} `, select);
-    };
-    document
-      .getElementById("planner")
-      ?.append(
+  /** @param {ModelAnswer} about @param {Page} page */
+  constructor(about, page) {
+    this.about = about;
+    this.page = page;
+    this.host = page.host;
+    /** @type {PlanAnswer[] | null} */
+    this.known = null;
+    /** @type {LoadedPlanAnswer | null} */
+    this.loaded = null;
+    /** What is drawn. @type {{plan: PlanAnswer, choices: HeadChoiceAnswer[]} | null} */
+    this.drawn = null;
+    this.usual = sizes.USUAL;
+    this.sizes = sizes.USUAL;
+    /** KV heads that were asked for; fewer are used if they do not divide the heads. */
+    this.asked = 0;
+    this.sent = "";
+    /** @type {Map<Name, {input: HTMLInputElement, output: HTMLOutputElement, values: number[]}>} */
+    this.sliders = new Map();
+    this.build(/** @type {HTMLElement} */ (document.getElementById("plan")));
+  }
+
+  /** @param {HTMLElement} el */
+  build(el) {
+    this.el = el;
+    this.kicker = make("p", { class: "pl-kicker" });
+    this.headline = make("h2", { class: "pl-headline", id: "plan-title" });
+    this.sub = make("p", { class: "pl-sub", "aria-live": "polite" });
+    this.reset = make("button", { type: "button", class: "hv-button" }, "Back to the loaded model");
+    this.reset.addEventListener("click", () => this.put(this.usual, "push"));
+    this.from = make("select", { id: "plan-from" });
+    this.from.addEventListener("change", () => this.startFrom(this.from?.value ?? ""));
+    this.costs = make("div", { class: "pl-scroll", tabindex: 0, role: "group" });
+    this.costs.setAttribute("aria-label", "Costs");
+    this.choices = make("div", { class: "pl-scroll", tabindex: 0, role: "group" });
+    this.choices.setAttribute("aria-label", "Ways to share the width");
+    const plot = make("div", { class: "pl-chart" });
+    const across = this.axis("across"),
+      up = this.axis("up");
+    el.classList.add("pl", "hv-view");
+    el.setAttribute("aria-labelledby", "plan-title");
+    el.replaceChildren(
+      make(
+        "div",
+        { class: "pl-top" },
+        make("div", { class: "pl-heading" }, this.kicker, this.headline, this.sub),
+        make("div", { class: "pl-tools" }, this.reset),
+      ),
+      make(
+        "div",
+        { class: "pl-columns" },
         make(
           "div",
-          { class: "columns" },
-          make(
-            "div",
-            {},
-            make("div", { class: "sliders" }, ...SLIDERS.flatMap((slider) => this.slider(slider))),
-            make("p", { class: "hint" }, model),
-            this.result,
-            make("h3", {}, "How to share the width out"),
-            this.choices,
-          ),
-          make(
-            "div",
-            {},
-            make("div", { class: "controls" }, axis("across", "Across"), axis("up", "Up")),
-            this.plot,
-          ),
+          {},
+          make("h3", { class: "pl-title" }, "Sizes"),
+          make("label", { class: "pl-from" }, "Start from ", this.from),
+          make("div", { class: "pl-sliders" }, ...sizes.SLIDERS.map((each) => this.slider(each))),
+          this.direction(),
         ),
-      );
+        make("div", {}, make("div", { class: "pl-axes" }, across, up), plot),
+      ),
+      make(
+        "div",
+        { class: "pl-columns pl-tables" },
+        make(
+          "div",
+          {},
+          make("h3", { class: "pl-title" }, "What attention costs, in bfloat16"),
+          this.costs,
+        ),
+        make(
+          "div",
+          {},
+          make("h3", { class: "pl-title" }, "What many heads cost"),
+          make("p", { class: "pl-note" }, SHARED),
+          this.choices,
+          make("p", { class: "pl-note" }, REMARKS),
+        ),
+      ),
+    );
+    this.chart = new PlanChart(plot);
   }
 
-  /** @param {Slider} slider */
-  slider({ name, words, values, usual }) {
-    const id = `plan-${name}`;
-    const output = make("output", {}, usual.toLocaleString("en"));
-    const input = make("input", {
-      type: "range",
-      min: 0,
-      max: values.length - 1,
-      step: 1,
-      value: values.indexOf(usual),
-      id,
-      "aria-valuetext": usual.toLocaleString("en"),
-      oninput: () => {
-        const isEach = this.values.kv_heads === this.values.heads; // each head has its own KV head
-        this.put(name, values[Number(input.value)]);
-        const { heads } = this.values;
-        if (name === "kv_heads") this.asked = this.values.kv_heads;
-        if (name === "heads" && isEach) this.asked = heads;
-        if (name === "heads") {
-          const divisors = values.filter((kv) => heads % kv === 0 && kv <= this.asked);
-          this.put("kv_heads", divisors.at(-1) ?? 1);
-        }
-        this.later();
-      },
+  /** @param {"across" | "up"} side */
+  axis(side) {
+    const options = Object.entries(AXES).map(([name, title]) => new Option(title, name));
+    const select = make("select", { "data-axis": side }, ...options);
+    select.addEventListener("change", () => {
+      const axes = [...this.axes()];
+      axes[side === "up" ? 1 : 0] = /** @type {Axis} */ (select.value);
+      this.host.set({ axes: axes.join(",") }, "push");
     });
-    this.sliders[name] = { input, output, values };
-    return [make("label", { for: id }, words), input, output];
+    return make("label", {}, side === "up" ? "Up " : "Across ", select);
   }
 
-  /** Move a slider. @param {string} name @param {number} value */
-  put(name, value) {
-    const { input, output, values } = this.sliders[name];
-    this.values[name] = value;
-    input.value = String(values.indexOf(value));
-    output.textContent = value.toLocaleString("en");
-    input.setAttribute("aria-valuetext", value.toLocaleString("en"));
+  /** @param {{name: Name, words: string, values: number[]}} slider */
+  slider({ name, words, values }) {
+    const id = `plan-${name}`;
+    const output = make("output", { for: id });
+    const input = make("input", { type: "range", min: 0, step: 1, id });
+    const value = () => this.sliders.get(name)?.values[Number(input.value)] ?? values[0];
+    input.addEventListener("input", () => {
+      if (name === "kv_heads") this.asked = value();
+      this.move(sizes.moved(this.sizes, name, value(), this.kvAsked(name)));
+    });
+    input.addEventListener("change", () => this.put(this.sizes, "push"));
+    this.sliders.set(name, { input, output, values });
+    return make("div", { class: "pl-slider" }, make("label", { for: id }, words), input, output);
   }
 
-  later() {
+  /** KV heads to keep when the heads change. @param {Name} name */
+  kvAsked(name) {
+    const { heads, kv_heads: kv } = this.sizes;
+    if (name !== "heads") return this.asked;
+    if (heads === kv) return Infinity; // each head has its own
+    return this.asked || kv;
+  }
+
+  direction() {
+    this.causal = make("input", { type: "checkbox", id: "plan-causal" });
+    this.causal.addEventListener("change", () =>
+      this.put({ ...this.sizes, isCausal: Boolean(this.causal?.checked) }, "push"),
+    );
+    return make(
+      "label",
+      { class: "pl-check", for: "plan-causal" },
+      this.causal,
+      " Causal: tokens only look back, and keys and values are cached",
+    );
+  }
+
+  /** Axes of the address, or those that suit the model. @returns {Axis[]} */
+  axes() {
+    const asked = this.host.get("axes").split(",");
+    const usual = this.usual.isCausal ? USUAL_AXES : AXES_BOTH_WAYS;
+    return /** @type {Axis[]} */ (asked.length === 2 && asked.every(isAxis) ? asked : usual);
+  }
+
+  /** Fetch the known models and the loaded one, once. */
+  async load() {
+    const answers = await Promise.all([api.get("/api/plan/known"), api.get("/api/plan/loaded")]);
+    const [known, loaded] = /** @type {[PlanAnswer[], LoadedPlanAnswer]} */ (answers);
+    if (this.known) return;
+    this.known = known.filter(({ name }) => name !== this.about.name || !loaded.plan);
+    this.loaded = loaded;
+    if (loaded.plan) {
+      loaded.plan.name = this.about.title;
+      this.usual = sizes.sizesOf(loaded.plan);
+    }
+    this.listModels();
+  }
+
+  async show() {
+    try {
+      if (!this.known) await this.load();
+    } catch (error) {
+      await this.page.fail(error);
+      return;
+    }
+    this.move(sizes.readSizes(this.host.get("plan"), this.usual));
+    this.draw();
+  }
+
+  listModels() {
+    const own = this.loaded?.plan ? [new Option(`${this.about.title} (loaded)`, "loaded")] : [];
+    const known = (this.known ?? []).map(({ name }) => new Option(name, name));
+    this.from?.replaceChildren(...own, ...known, new Option("sizes of your own", ""));
+  }
+
+  /** @param {string} name */
+  startFrom(name) {
+    const plan = this.known?.find((each) => each.name === name);
+    if (name === "loaded") this.put(this.usual, "push");
+    else if (plan) this.put(sizes.sizesOf(plan), "push");
+  }
+
+  /** @param {Sizes} next @param {"push" | "replace"} how */
+  put(next, how) {
+    this.move(next);
+    this.host.set({ plan: sizes.writeSizes(next, this.usual) }, how);
+  }
+
+  /** Move the sliders, and ask for the costs. @param {Sizes} next */
+  move(next) {
+    this.sizes = next;
+    for (const { name, values } of sizes.SLIDERS) {
+      const slider = this.sliders.get(name);
+      if (!slider) continue;
+      slider.values = sizes.withValue(values, next[name]);
+      slider.input.max = String(slider.values.length - 1);
+      slider.input.value = String(slider.values.indexOf(next[name]));
+      const text = next[name].toLocaleString("en");
+      slider.output.textContent = text;
+      slider.input.setAttribute("aria-valuetext", text);
+    }
+    if (this.causal) this.causal.checked = next.isCausal;
+    if (this.reset) this.reset.disabled = sizes.isSame(next, this.usual);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.run(), 50);
-  }
-
-  show() {
-    if (this.known) this.draw();
-    else this.run();
+    this.timer = setTimeout(() => this.run(), REST);
   }
 
   async run() {
+    const query = api.query(sizes.planQuery(this.sizes));
+    if (query === this.sent) return this.draw();
+    this.sent = query;
     this.asking?.abort();
-    const mine = (this.asking = new AbortController());
-    const values = { ...this.values };
-    if (values.d_model % values.heads)
-      values.d_key = Math.max(1, Math.round(values.d_model / values.heads));
+    const { signal } = (this.asking = new AbortController());
+    const width = api.query({ d_model: this.sizes.d_model, length: this.sizes.length });
     try {
-      this.known ??= /** @type {Point[]} */ (await api.get("/api/plan/known"));
-      const width = api.query({ d_model: values.d_model, length: values.length });
       const answers = await Promise.all([
-        api.get(`/api/plan?${api.query(values)}`, mine.signal),
-        api.get(`/api/plan/heads?${width}`, mine.signal),
+        api.get(`/api/plan?${query}`, signal),
+        api.get(`/api/plan/heads?${width}`, signal),
       ]);
       const [plan, choices] = /** @type {[PlanAnswer, HeadChoiceAnswer[]]} */ (answers);
-      this.planned = plan;
-      this.tell(plan, choices);
+      this.drawn = { plan, choices };
       this.draw();
-      document.body.dataset.planned = String(plan.parameters_attention);
     } catch (error) {
-      if (mine.signal.aborted) return;
-      this.result.replaceChildren(
-        make("p", { class: "bad" }, api.sentence(/** @type {Error} */ (error))),
-      );
+      if (signal.aborted) return;
+      this.sent = "";
+      this.page.fail(error);
     }
   }
 
-  /** @param {PlanAnswer} plan @param {HeadChoiceAnswer[]} choices */
-  tell(plan, choices) {
-    const row = (/** @type {string} */ words, /** @type {string} */ value) =>
-      make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
-    const isEven = plan.d_model % plan.num_heads === 0;
-    const uneven =
-      `${plan.num_heads} heads do not share a width of ${plan.d_model.toLocaleString("en")} ` +
-      `evenly: each is taken as ${plan.d_key} wide.`;
-    this.result.replaceChildren(
-      ...(isEven ? [] : [make("p", { class: "hint" }, uneven)]),
-      make(
-        "table",
-        {},
-        make(
-          "caption",
-          {},
-          `${plan.num_heads} heads of ${plan.d_key}, ${plan.num_kv_heads} KV heads, bfloat16`,
-        ),
-        row("Parameters of one layer", plan.parameters_layer.toLocaleString("en")),
-        row("Parameters of all layers", plan.parameters_attention.toLocaleString("en")),
-        row("Multiply-adds a token", short(plan.multiply_adds_per_token)),
-        row("KV cache", size(plan.cache_bytes)),
-        row("All weights of one layer, materialised", size(plan.weight_matrix_bytes)),
-        row(
-          "Operations a byte read in decoding",
-          plan.decode_intensity == null ? "" : plan.decode_intensity.toFixed(2),
-        ),
-      ),
-    );
-    const shown = choices.filter(({ heads }) => heads <= 256);
-    this.choices.replaceChildren(
-      make(
-        "table",
-        {},
-        make(
-          "caption",
-          {},
-          "Every number of heads that divides the width takes the same parameters and " +
-            "multiply-adds. What differs is the size of each head, and the memory of " +
-            "materialised weights, which grows with the heads.",
-        ),
-        make(
-          "tr",
-          {},
-          ...["heads", "size of each", "remarks"].map((title) =>
-            make("th", { scope: "col" }, title),
-          ),
-        ),
-        ...shown.map(({ heads, d_key, remarks }) =>
-          make(
-            "tr",
-            {},
-            make("th", { scope: "row", class: "number" }, String(heads)),
-            make("td", { class: "number" }, String(d_key)),
-            make("td", {}, remarks.join(", ")),
-          ),
-        ),
-      ),
-    );
+  draw() {
+    if (!this.drawn || !this.known || this.el?.hidden) return;
+    const loaded = this.loaded?.plan ?? null;
+    const isLoaded = Boolean(loaded) && sizes.isSame(this.sizes, this.usual);
+    const plan = isLoaded && loaded ? loaded : { ...this.drawn.plan, name: "your sizes" };
+    const other = isLoaded ? null : loaded;
+    this.say(plan, other);
+    const [across, up] = this.axes();
+    for (const [side, axis] of Object.entries({ across, up })) {
+      const select = this.el?.querySelector(`[data-axis=${side}]`);
+      if (select instanceof HTMLSelectElement) select.value = axis;
+    }
+    this.chart?.show(plan, other, this.known, across, up);
+    const note = other ? [make("p", { class: "pl-note" }, NO_BIASES)] : [];
+    this.costs?.replaceChildren(costTable(plan, other), ...note);
+    this.choices?.replaceChildren(choiceTable(this.drawn.choices, this.sizes.heads));
+    if (this.from) {
+      const same = this.known.find((each) => sizes.isSame(sizes.sizesOf(each), this.sizes));
+      this.from.value = isLoaded ? "loaded" : (same?.name ?? "");
+    }
+    document.body.dataset.planned = String(plan.parameters_attention);
   }
 
-  draw() {
-    if (!this.known || !this.planned) return;
-    const { across, up, planned } = this;
-    const own = /** @type {Point} */ ({ ...planned, name: "yours", isOwn: true });
-    const points = [own, ...this.known].filter((point) => point[across] > 0 && point[up] > 0);
-    const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1,
-      over = 14 * (unit - 1); // small drawings have larger text
-    const log = Math.log10,
-      range = (/** @type {Axis} */ axis) => {
-        const values = points.map((point) => log(point[axis]));
-        return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
-      };
-    const [left, right] = range(across),
-      [low, high] = range(up);
-    const x = (/** @type {number} */ value) =>
-      60 + (520 * (log(value) - left)) / (right - left || 1);
-    const y = (/** @type {number} */ value) => 360 - (340 * (log(value) - low)) / (high - low || 1);
-    const ticks = [];
-    for (let at = left; at <= right; at++)
-      ticks.push(
-        make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }),
-        make(
-          "text",
-          { x: x(10 ** at), y: 361 + 13 * unit, "text-anchor": "middle" },
-          short(10 ** at),
-        ),
-      );
-    for (let at = low; at <= high; at++)
-      ticks.push(
-        make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }),
-        make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)),
-      );
-    const places = points.map((point) => [x(point[across]), y(point[up])]);
-    const dots = points.map((point, at) =>
-      make(
-        "circle",
-        {
-          class: point.isOwn ? "other" : "bar-rect",
-          cx: places[at][0],
-          cy: places[at][1],
-          r: point.isOwn ? 7 : 4,
-        },
-        make("title", {}, `${point.name}: ${short(point[across])}, ${short(point[up])}`),
-      ),
-    );
-    const labels = beside(
-      places,
-      points.map((point) => point.name),
-      unit,
-    ).flatMap((place, at) => (place ? [make("text", place, points[at].name)] : []));
-    const label =
-      `Known models: ${AXES[up]} against ${AXES[across]}; yours has ${short(planned[across])} ` +
-      `and ${short(planned[up])}`;
-    this.plot.replaceChildren(
-      make(
-        "svg",
-        {
-          class: unit > 1 ? "bars large" : "bars",
-          viewBox: `0 ${-over} 660 ${363 + 29 * unit + over}`,
-          role: "img",
-          "aria-label": label,
-        },
-        ...ticks,
-        ...dots,
-        ...labels,
-        make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, AXES[across]),
-        make("text", { x: 4, y: 12 - over }, AXES[up]),
-      ),
-      make(
-        "p",
-        { class: "hint" },
-        "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens.",
-      ),
-    );
+  /** @param {PlanAnswer} plan @param {PlanAnswer | null} loaded null if it is the loaded model */
+  say(plan, loaded) {
+    const why = this.loaded?.why ?? "";
+    if (this.kicker) this.kicker.textContent = kicker(this.about.title, loaded, why);
+    if (this.headline) this.headline.textContent = headline(plan, loaded, Boolean(why));
+    if (this.sub) this.sub.textContent = summary(plan, loaded, this.sizes);
+  }
+
+  light() {
+    this.draw();
   }
 }

@@ -1,25 +1,22 @@
 // @ts-check
-/** The page's state, kept in its address so that a view can be shared. */
+/** The page's state, kept in its address so that a view can be shared. All values are strings. */
 
-/** @type {Record<string, string>} */
-const USUAL = {
+/** Values by default; they are left out of the address, and every other key is "" by default. */
+const USUAL = /** @type {Record<string, string>} */ ({
   panel: "heads",
-  head: "",
-  beside: "",
-  colour: "maps",
-  order: "layer",
-  role: "",
-  words: "0",
+  words: "1",
   special: "1",
-  sink: "1",
+  first: "1",
+  by: "0",
   values: "0",
-  off: "",
-  step: "",
-  text: "",
-};
+  side: "both",
+  grid: "maps",
+});
+/** Longest text in an address. */
 const LONGEST = 2000;
 /** Milliseconds between a change and its address: Safari allows only 100 changes in 30 seconds. */
 const REST = 300;
+const KEY = /^[a-z][a-z_-]{0,29}$/;
 
 /** @type {Set<(changed: Set<string>) => void>} */
 const listeners = new Set();
@@ -30,22 +27,25 @@ let timer;
 /** The last known address; if it differs, the user typed another whose event is still to come. */
 let known = location.hash;
 
-/** State from the address, with defaults; a text too long for it is kept in the history entry. */
+/** State from the address; a text too long for it is kept in the history entry. */
 function read() {
-  const pairs = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in USUAL);
-  return { ...USUAL, ...history.state, ...Object.fromEntries(pairs) };
+  const pairs = [...new URLSearchParams(location.hash.slice(1))].filter(([key]) => KEY.test(key));
+  return { ...history.state, ...Object.fromEntries(pairs) };
 }
 
-/** @param {string} name @returns {string} */
-export const get = (name) => now[name];
+/** @param {string} key @returns {string} */
+export const get = (key) => now[key] ?? USUAL[key] ?? "";
 
-/** @param {Record<string, string>} values */
-export const set = (values) => change({ ...now, ...values });
+/** Whether the address leaves the text out, because it is too long. */
+export const isLong = () => get("text").length > LONGEST;
 
-/** Set values and add a browser history entry. @param {Record<string, string>} values */
-export function go(values) {
-  flush();
-  change({ ...now, ...values }, "pushState");
+/**
+ * Set values; by default they become a browser history entry.
+ * @param {Record<string, string>} values @param {"push" | "replace"} [how]
+ */
+export function set(values, how = "push") {
+  if (how === "push") flush();
+  change({ ...now, ...values }, how);
 }
 
 /**
@@ -55,19 +55,23 @@ export function go(values) {
 export const follow = (values) => (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  go(values);
+  set(values);
 };
 
 /**
  * Change the state and call listeners, even if the address is written later or not at all.
- * @param {Record<string, string>} next @param {"replaceState" | "pushState"} [how]
+ * @param {Record<string, string>} next @param {"push" | "replace"} how
  */
-function change(next, how = "replaceState") {
-  const changed = new Set(Object.keys(next).filter((name) => now[name] !== next[name]));
+function change(next, how) {
+  const before = now;
+  const value = (/** @type {Record<string, string>} */ all, /** @type {string} */ key) =>
+    all[key] ?? USUAL[key] ?? "";
+  const keys = [...Object.keys(before), ...Object.keys(next)];
+  const changed = new Set(keys.filter((key) => value(before, key) !== value(next, key)));
   if (!changed.size) return;
   now = next;
   clearTimeout(timer);
-  if (how === "pushState") write(how);
+  if (how === "push") write("pushState");
   else timer = setTimeout(flush, REST);
   for (const listener of listeners) listener(changed);
 }
@@ -82,25 +86,32 @@ function flush() {
 
 /** @param {"replaceState" | "pushState"} how */
 function write(how) {
-  const isLong = now.text.length > LONGEST;
+  timer = undefined;
+  const left = isLong();
   const pairs = Object.entries(now).filter(
-    ([name, value]) => value !== USUAL[name] && !(name === "text" && isLong),
+    ([key, value]) => value !== (USUAL[key] ?? "") && !(key === "text" && left),
   );
   try {
-    history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(pairs)}`);
+    history[how](left ? { text: now.text } : null, "", `#${new URLSearchParams(pairs)}`);
   } catch {
     /* the address stays unchanged */
   }
   known = location.hash;
 }
 
-/** @param {(changed: Set<string>) => void} listener */
-export const listen = (listener) => listeners.add(listener);
+/**
+ * Call a listener with the keys of every change; returns a function that stops it.
+ * @param {(changed: Set<string>) => void} listener
+ */
+export function listen(listener) {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
 
 addEventListener("pagehide", flush);
 addEventListener("hashchange", () => {
   known = location.hash;
   if (document.getElementById(location.hash.slice(1)))
     write("replaceState"); // a link to an element of the page, not a view
-  else change(read());
+  else change(read(), "replace");
 });

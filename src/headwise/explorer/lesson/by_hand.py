@@ -1,0 +1,75 @@
+"""An exercise: two words and two heads, with every number.
+
+In: nothing. Out: a LessonStep.
+"""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from headwise.attention.worked_example import cat_sleeps
+from headwise.explorer.lesson import figures
+from headwise.explorer.lesson.prose import Prose, prose
+from headwise.explorer.lesson.quiz import LessonStep, number_question
+from headwise.explorer.lesson.token_text import TIMES, few, number
+from headwise.tracing.layer_trace import trace_layer
+
+STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
+
+
+def by_hand() -> LessonStep:
+    """Two words and two heads, small enough to follow by hand."""
+    layer, tokens, x = cat_sleeps()
+    trace = trace_layer(layer, x, tokens=tokens)
+    steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
+    mirror = float(steps["weights"][1, 1, 1])
+    return LessonStep(
+        name="by-hand",
+        title="By hand: Cat sleeps",
+        minutes=2.0,
+        paragraphs=_paragraphs(x, steps),
+        exercise=prose("Switch between head 0 and head 1. Which word has a sharp row?"),
+        question=number_question(
+            prose("In head 1, how much of its attention does sleeps give itself? Two decimals are "
+                  "enough."),
+            mirror,
+            hint=prose("Work it out as for Cat in head 0: the dot product, divided by the square "
+                       "root, then softmax. Only the columns differ."),
+            why=prose("Head 1 gets the columns that hold the numbers of sleeps. Its score with "
+                      f"itself is {number(float(steps['scores'][1, 1, 1]))} and with Cat "
+                      f"{number(float(steps['scores'][1, 1, 0]))}: the same two numbers that Cat "
+                      f"has in head 0, hence the same share, {mirror:.4f}."),
+            tolerance=0.015,
+        ),
+        figures=figures.ByHandFigure(
+            tokens=list(tokens),
+            Wo=trace["Wo"].values.tolist(),
+            **{name: steps[name].tolist() for name in STEPS},
+        ),
+        after=[
+            prose("In head 0 only Cat has a sharp row, in head 1 only sleeps. Each "
+                  "head works with its own columns.")
+        ],
+    )  # fmt: skip
+
+
+def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
+    score, scaled = float(steps["scores"][0, 0, 0]), float(steps["scaled"][0, 0, 0])
+    cat, sleeps = (row.tolist() for row in steps["weights"][0])
+    products = " + ".join(f"{number(value)} {TIMES} {number(value)}" for value in x[0, :2].tolist())
+    before, after = (steps[name][0].tolist() for name in ("concat", "output"))
+    d_key = steps["queries"].shape[-1]
+    return [
+        prose(f"Two words, two heads, every number. Each word is {len(x[0])} numbers: Cat is "
+              f"{few(x[0].tolist())}, sleeps is {few(x[1].tolist())}. To keep the numbers small, "
+              "the matrices here simply pick columns: head 0 gets the first two, head 1 the last "
+              "two. In a real model every head uses all columns. Query, key and value are the same "
+              "here."),
+        prose(f"In head 0, Cat with itself makes {products} = {number(score)}; with sleeps, "
+              f"{number(float(steps['scores'][0, 0, 1]))}. Divided by √{d_key}, the "
+              f"{number(score)} becomes {scaled:.2f}. Softmax makes shares of a row: Cat gives "
+              f"itself {cat[0]:.2f} and sleeps {cat[1]:.2f}. Sleeps has only zeros in these "
+              f"columns, so it shares evenly: {sleeps[0]:.2f} and {sleeps[1]:.2f}."),
+        prose("Head 1 is the mirror image. Side by side, the heads make the concat of Cat, "
+              f"{few(before)}. The matrix Wo mixes it into {few(after)}."),
+    ]  # fmt: skip

@@ -1,0 +1,299 @@
+// @ts-check
+/** The lesson: seven steps around one sentence, and an exercise by hand. */
+
+/** @import {AnswerVerdict, LessonAnswer, ModelAnswer} from "../types.js" */
+/** @import {Place, ProgressAnswer, StepAnswer} from "../types.js" */
+/** @import {Page} from "../page.js" */
+/** @import {Figure, Lesson} from "./parts.js" */
+/** @import {Tried} from "./question.js" */
+
+import * as api from "../api.js";
+import { make } from "../stage/dom.js";
+import { byHand } from "./by_hand.js";
+import { heads } from "./heads.js";
+import { mixing } from "./mixing.js";
+import { output } from "./output.js";
+import { look, vars } from "./parts.js";
+import { Outline, storeDone, storedDone } from "./outline.js";
+import { Question } from "./question.js";
+import { holdPlace } from "./place.js";
+import { lightUp, nodes, paragraph, plain } from "./runs.js";
+import { scores } from "./scores.js";
+import { SentenceForm } from "./sentence_form.js";
+import { spare } from "./spare.js";
+import { vectors } from "./vectors.js";
+import { whyMany } from "./why_many.js";
+
+/** @type {Record<string, (figures: never, lesson: Lesson) => Figure>} */
+const FIGURES = {
+  "why-many": whyMany,
+  vectors,
+  scores,
+  mixing,
+  heads,
+  output,
+  spare,
+  "by-hand": byHand,
+};
+const STYLE = "/static/lesson/lesson.css";
+/** Milliseconds before a step that takes time says so. */
+const SLOW = 400;
+
+export class LessonPanel {
+  /** @param {ModelAnswer} about @param {Page} page */
+  constructor(about, page) {
+    this.about = about;
+    this.page = page;
+    this.text = "";
+    /** Key of the step that is shown or awaited. */
+    this.requested = "";
+    /** @type {LessonAnswer | null} */
+    this.answer = null;
+    /** Questions that were tried, by their key. @type {Record<string, Tried>} */
+    this.tried = {};
+    this.done = storedDone();
+    /** @type {Figure | null} */
+    this.figure = null;
+    this.lesson = {
+      about,
+      theme: () => page.theme(),
+      follow: (/** @type {number} */ position) => this.follow(position),
+    };
+    /** Light up what a name in the text stands for. @param {string} target */
+    this.point = (target) => {
+      lightUp(this.drawn, target);
+      this.figure?.aim?.(target);
+    };
+    this.outline = new Outline((name) => page.host.set({ step: name }, "push"));
+    this.form = new SentenceForm((text) => page.read(text));
+    this.bar = make("div", { class: "lesson-bar" }, this.outline.el, this.form.el);
+    this.prose = make("div", { class: "lesson-text" });
+    this.drawn = make("div", { class: "lesson-figure" });
+    this.rest = make("div", { class: "lesson-rest" });
+    const parts = [this.bar, this.prose, this.drawn, this.rest];
+    this.step = make("article", { class: "lesson", "aria-busy": "true" }, ...parts);
+    this.tell("The lesson begins once the sentence has been read.");
+    document.getElementById("lesson")?.append(this.step);
+    if (!document.querySelector('link[href$="lesson/lesson.css"]'))
+      document.head.append(make("link", { rel: "stylesheet", href: STYLE }));
+  }
+
+  /** A new text was read. @param {unknown} _ @param {string} text */
+  read(_, text) {
+    if (text !== this.text && this.text) this.page.host.set({ follow: "" }, "replace");
+    this.text = text;
+    if (!this.answer) this.requested = "";
+  }
+
+  /** @param {Set<string>} changed */
+  show(changed) {
+    if (!this.text) return;
+    const isMoved = changed.has("step") && Boolean(this.answer);
+    if (this.key() !== this.requested) this.ask(isMoved);
+    else if (changed.has("panel")) this.figure?.shown?.();
+  }
+
+  /** The theme has changed. */
+  light() {
+    this.figure?.light?.();
+  }
+
+  /** The step that is asked for, with the sentence and the word that it follows. */
+  body() {
+    const [{ host }, { pair }, text] = [this.page, this.about, this.text];
+    const [, layer, head, position] = /^L(\d+)H(\d+)-(\d+)$/.exec(host.get("follow")) ?? [];
+    const known = pair?.text === text ? pair.other : null;
+    return {
+      text,
+      other: host.get("swap") || known,
+      step: host.get("step"),
+      ...(layer ? { layer: Number(layer), head: Number(head), position: Number(position) } : {}),
+    };
+  }
+
+  /** Key of the step; once a scan has found roles, the lesson uses them. */
+  key() {
+    return JSON.stringify([this.body(), this.page.isScanned]);
+  }
+
+  /** Fetch the step. @param {boolean} [isMoved] the learner went to another step */
+  async ask(isMoved = false) {
+    this.asking?.abort();
+    const mine = (this.asking = new AbortController());
+    this.requested = this.key();
+    const body = this.body();
+    const isOther = body.text !== this.sent?.text;
+    this.sent = body;
+    delete document.body.dataset.lesson;
+    this.step.setAttribute("aria-busy", "true");
+    const why =
+      body.step === "spare"
+        ? "The model runs many times, each time with other heads silent \u2026"
+        : "The model reads the sentence for the lesson \u2026";
+    const slow = setTimeout(() => {
+      if (!isOther && !isMoved) return;
+      this.tell(why, body.step);
+      this.count(mine.signal);
+    }, SLOW);
+    try {
+      const answer = await api.post("/api/lesson", body, mine.signal);
+      this.answer = /** @type {LessonAnswer} */ (answer);
+      clearTimeout(slow);
+      this.draw(isMoved);
+    } catch (error) {
+      clearTimeout(slow);
+      if (!mine.signal.aborted) this.refuse(/** @type {api.Refused} */ (error));
+    }
+  }
+
+  /** @param {string} text @param {string} [of] name of the step that is awaited */
+  tell(text, of = "") {
+    this.figure?.destroy?.();
+    this.figure = null;
+    this.drawn.replaceChildren();
+    this.rest.replaceChildren();
+    const step = this.outline.steps.find(({ name }) => name === of);
+    const wait = make("p", { class: "lesson-wait", role: "status" }, text);
+    this.prose.replaceChildren(...(step ? [make("h2", {}, step.title), wait] : [wait]));
+  }
+
+  /** Count the runs of a step that takes time, until it has come. @param {AbortSignal} signal */
+  async count(signal) {
+    const wait = this.prose.querySelector(".lesson-wait");
+    const counter = make("p", { class: "lesson-note" });
+    wait?.after(counter);
+    while (counter.isConnected && !signal.aborted) {
+      const answer = await api.get("/api/progress").catch(() => ({}));
+      const { stage, done, total } = /** @type {Partial<ProgressAnswer>} */ (answer);
+      counter.textContent = total ? `${stage}: run ${done} of ${total}` : "";
+      await new Promise((resolve) => void setTimeout(resolve, SLOW));
+    }
+  }
+
+  /** Show why the server could not make the step. @param {api.Refused} error */
+  refuse(error) {
+    const { host } = this.page;
+    for (const key of ["step", "follow"]) {
+      const isUnknown = /^(step|layer|head|position) is/.test(error.message) && host.get(key);
+      if (isUnknown && error.message.startsWith("step") === (key === "step"))
+        return host.set({ [key]: "" }, "replace"); // from another sentence or an old link
+    }
+    this.tell("");
+    const again = make("button", { type: "button" }, "Ask again");
+    again.addEventListener("click", () => this.ask());
+    this.prose.replaceChildren(
+      make("p", { class: "is-wrong", role: "alert" }, `There is no lesson: ${error.message}.`),
+      ...(error.status === 422 ? [] : [again]),
+    );
+    this.step.removeAttribute("aria-busy");
+  }
+
+  /** Follow another piece of the text, in the same head. @param {number} position */
+  follow(position) {
+    const place = this.place();
+    if (!place || position === place.position) return;
+    const follow = `L${place.layer}H${place.head}-${position}`;
+    this.page.host.set({ follow }, "push");
+    this.show(new Set());
+  }
+
+  /** @returns {Place | null} */
+  place() {
+    const figures = this.answer?.step.figures;
+    return figures && "place" in figures ? figures.place : null;
+  }
+
+  /** @param {boolean} isMoved */
+  draw(isMoved) {
+    const { step, steps, heading } = /** @type {LessonAnswer} */ (this.answer);
+    const at = steps.findIndex(({ name }) => name === step.name);
+    const place = this.place();
+    this.figure?.destroy?.();
+    this.figure = FIGURES[step.name](/** @type {never} */ (step.figures), this.lesson);
+    const light = this.point;
+    const title = make("h2", { tabindex: -1, id: "lesson-title" }, step.title);
+    this.after = make("div", { class: "lesson-after" });
+    this.question = new Question(step.question, null, {
+      check: (answer) => this.check(step, answer),
+      light,
+    });
+    this.outline.draw(steps, at, this.done);
+    const count = at < 7 ? `${at + 1} of 7` : "exercise";
+    this.prose.replaceChildren(
+      make("p", { class: "lesson-where" }, ...nodes(heading), ` \u00b7 ${count}`),
+      title,
+      ...step.paragraphs.map((runs) => paragraph(runs, light)),
+    );
+    this.rest.replaceChildren(this.question.el, this.after, this.outline.moves(steps, at));
+    const note = place?.note ? [make("p", { class: "lesson-note" }, place.note)] : [];
+    this.drawn.replaceChildren(...note, this.figure.el);
+    vars(this.step, {
+      tone: place ? look(place, this.lesson).tone : "var(--text)",
+      ink: place?.roles?.length ? look(place, this.lesson).tone : "var(--text)",
+    });
+    this.form.fill(this.sent?.text ?? "");
+    this.step.removeAttribute("aria-busy");
+    this.step.setAttribute("aria-labelledby", "lesson-title");
+    const tried = this.tried[this.questionKey(step)];
+    if (tried) this.judge(step, tried, false);
+    this.figure.shown?.();
+    if (isMoved) {
+      title.focus({ preventScroll: true });
+      scrollTo({ top: 0 });
+    }
+    document.body.dataset.lesson = step.name;
+  }
+
+  /** @param {StepAnswer} step */
+  questionKey(step) {
+    return JSON.stringify([step.name, plain(step.question.text), step.question.options]);
+  }
+
+  /** @param {StepAnswer} step @param {string | null} answer */
+  async check(step, answer) {
+    const key = this.questionKey(step);
+    const answers = [...(this.tried[key]?.answers ?? []), answer];
+    try {
+      const body = { ...this.sent, step: step.name, answer, attempt: answers.length };
+      const verdict = /** @type {AnswerVerdict} */ (await api.post("/api/lesson/check", body));
+      this.tried[key] = { answers, verdict };
+      if (verdict.is_over) this.done[step.name] = verdict.is_right || Boolean(this.done[step.name]);
+      storeDone(this.done);
+      if (this.answer && this.questionKey(this.answer.step) === key) {
+        const { question } = this;
+        const hold = question ? holdPlace(question.el, question.verdict) : () => {};
+        this.judge(this.answer.step, this.tried[key], true);
+        hold();
+      }
+    } catch (error) {
+      this.question?.say(api.sentence(/** @type {Error} */ (error)));
+    }
+  }
+
+  /**
+   * Show a verdict, and what follows the solution.
+   * @param {StepAnswer} step
+   * @param {Tried} tried
+   * @param {boolean} moves
+   */
+  judge(step, tried, moves) {
+    this.question?.show(tried);
+    const { steps } = /** @type {LessonAnswer} */ (this.answer);
+    this.outline.draw(
+      steps,
+      steps.findIndex(({ name }) => name === step.name),
+      this.done,
+    );
+    if (!tried.verdict.is_over) return;
+    const light = this.point;
+    const exercise = make("p", { class: "lesson-exercise" }, make("strong", {}, "Try it. "));
+    exercise.append(...nodes(step.exercise, light));
+    this.after?.replaceChildren(
+      ...tried.verdict.after.map((runs) => paragraph(runs, light)),
+      exercise,
+      ...(step.name === "output" ? [this.outline.aside("by-hand")] : []),
+    );
+    this.figure?.reveal(moves);
+    document.body.dataset.answered = step.name;
+  }
+}

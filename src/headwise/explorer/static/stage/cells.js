@@ -1,0 +1,182 @@
+// @ts-check
+/** The rows of shares under the words, letters beside them, and changes between two sentences. */
+import { GROUNDS, ink, mix } from "./colours.js";
+import { LINE } from "./layout_parts.js";
+import { DRAWN, isRestingRole } from "./links.js";
+import { percent, points, rounded } from "./numbers.js";
+import { isOverlay } from "./picture.js";
+
+/** @import {Deck, Layout, Rect} from "./layout.js" */
+/** @import {Measure} from "./measure.js" */
+/** @import {Picture, PictureHead, Side} from "./picture.js" */
+
+/**
+ * @typedef {object} CellLook
+ * @property {string} key
+ * @property {string} fill
+ * @property {string} text "" where the number does not fit
+ * @property {string} ink
+ * @property {boolean} isBold
+ * @property {number} size font size of the number
+ */
+
+/** @typedef {Rect & CellLook} Cell */
+
+/**
+ * A letter beside a row, or a change between two rows.
+ * @typedef {object} Note
+ * @property {string} key
+ * @property {number} x middle
+ * @property {number} y middle
+ * @property {string} text
+ * @property {string} mark subscript
+ * @property {string} colour
+ * @property {number} size
+ */
+
+/** Changes of this many points or more are printed. */
+export const CHANGED = 3;
+
+/**
+ * Whether a word is out of a causal model's sight.
+ * @param {Picture} picture
+ * @param {number} at
+ * @param {number} column
+ * @param {number} share
+ */
+function isUnseen({ restsOnFirst, isLookedAt }, at, column, share) {
+  return restsOnFirst && share === 0 && (isLookedAt ? column < at : column > at);
+}
+
+/**
+ * Whether the first key has been left out: its share is then set to 0 for every word.
+ * @param {PictureHead | undefined} head
+ * @param {number} column
+ * @param {number} share
+ */
+const isDropped = (head, column, share) =>
+  column === 0 && share === 0 && (head?.row(0)?.[0] ?? 0) === 0;
+
+/**
+ * Colour of a column's cells at full share.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {PictureHead} head
+ * @param {number} column
+ */
+function columnColour(picture, side, head, column) {
+  const isSpecial = side.columns[column].kind === "special";
+  const rests = isSpecial || (picture.restsOnFirst && !side.isCross && column === 0);
+  const isStory = picture.isLookedAt || isRestingRole(head.role);
+  return rests && !isStory ? GROUNDS[picture.theme].rest : head.colour;
+}
+
+/**
+ * Whether something is far out of the window.
+ * @param {Rect} rect
+ * @param {Layout} layout
+ */
+const isOut = ({ y, h }, { view }) =>
+  Boolean(view && (y + h < view.top - LINE || y > view.bottom + LINE));
+
+/**
+ * Cells of one sentence; none while no word is chosen.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {Deck} deck
+ * @param {Layout} layout
+ * @param {Measure} measure
+ * @returns {Cell[]}
+ */
+export function deckCells(picture, side, deck, layout, measure) {
+  const at = side.word;
+  if (at === null || (side.isCross && picture.isLookedAt)) return [];
+  const { theme } = picture;
+  const size = layout.shape === "wrapped" ? 12 : 13;
+  const least = layout.shape === "wrapped" ? 1 : 0;
+  return deck.cells.flatMap((row, slot) => {
+    const head = /** @type {PictureHead | undefined} */ (side.heads[slot]);
+    const shares = head?.row(at) ?? null;
+    if (!head) return [];
+    return row.flatMap((rect, column) => {
+      if (!rect || isOut(rect, layout)) return [];
+      const share = shares ? shares[column] : 0;
+      const fill = mix(theme, columnColour(picture, side, head, column), share);
+      const isBold = rounded(share) >= DRAWN;
+      const isQuiet = !shares || rounded(share) < least || isUnseen(picture, at, column, share);
+      const isNothing = isQuiet || (!picture.isLookedAt && isDropped(head, column, share));
+      const text = isNothing ? "" : percent(share);
+      const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
+      const key = `${side.index} ${slot} ${column}`;
+      const look = { key, fill, ink: ink(fill, theme, share), isBold, size };
+      return [{ ...rect, ...look, text: fits ? text : "" }];
+    });
+  });
+}
+
+/**
+ * Letters of the heads beside their rows, if there are several.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {Deck} deck
+ * @param {Layout} layout
+ * @returns {Note[]}
+ */
+export function deckLetters(picture, side, deck, layout) {
+  if (!isOverlay(picture) || side.word === null) return [];
+  return deck.cells.flatMap((row, slot) => {
+    const head = /** @type {PictureHead | undefined} */ (side.heads[slot]);
+    if (!head) return [];
+    /** @type {Map<number, Rect>} */
+    const lines = new Map();
+    for (const cell of row) if (cell && !isOut(cell, layout)) lines.set(cell.y, cell);
+    const firsts = [...lines.values()];
+    const isSide = layout.shape !== "vertical";
+    const shown = isSide ? firsts : firsts.slice(0, 1);
+    return shown.map((cell, line) => ({
+      key: `${side.index} letter ${slot} ${line}`,
+      x: isSide ? (layout.isMirrored ? layout.width + 13 : -13) : cell.x + cell.w / 2,
+      y: isSide ? cell.y + cell.h / 2 : (row.find((each) => each)?.y ?? 0) - 12,
+      text: head.letter,
+      mark: head.mark,
+      colour: head.colour,
+      size: 13,
+    }));
+  });
+}
+
+/**
+ * Signed changes of a pair, between the two rows or (if they are apart) in the second one's cells.
+ * @param {Picture} picture
+ * @param {Layout} layout
+ * @returns {Note[]}
+ */
+export function deckChanges(picture, layout) {
+  const { pair, word, heads, theme } = picture;
+  if (!pair || word === null || pair.word === null || heads.length !== 1) return [];
+  const [before, after] = [heads[0].row(word), pair.heads[0]?.row(pair.word)];
+  if (!before || !after) return [];
+  return pair.aligned.flatMap(([first, second]) => {
+    if (first === null || second === null) return [];
+    const change = after[second] - before[first];
+    const cell = layout.decks[1].cells[0][second];
+    const above = layout.decks[0].cells[0][first];
+    if (!cell || !above || Math.abs(rounded(Math.abs(change))) < CHANGED) return [];
+    const isBetween = layout.shape === "line";
+    const isSide = layout.shape === "vertical";
+    const beside = layout.isMirrored ? cell.x - 24 : cell.x + cell.w + 24;
+    const x = isSide ? beside : cell.x + cell.w / 2;
+    const foot = isSide ? cell.y + cell.h / 2 : cell.y + cell.h + 12;
+    return [
+      {
+        key: `change ${first}`,
+        x,
+        y: isBetween ? (above.y + above.h + cell.y) / 2 : foot,
+        text: points(change),
+        mark: "",
+        colour: change < 0 ? heads[0].colour : GROUNDS[theme].text,
+        size: isBetween ? 16 : 13,
+      },
+    ];
+  });
+}

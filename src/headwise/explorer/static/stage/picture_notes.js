@@ -1,0 +1,212 @@
+// @ts-check
+/**
+ * The notes under the row: what a cell is, and what is not drawn. And the words' own labels.
+ *
+ * In: a picture. Out: parts of sentences, in which words of the text stand apart.
+ */
+import { hasFaint, hasResting, linksOf, thresholdOf } from "./arcs.js";
+import { FAINT, strongestLinks } from "./links.js";
+import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
+import { answersOf, isOverlay, restsOf, sidesOf } from "./picture.js";
+
+/** @import {Layout} from "./layout.js" */
+/** @import {Link} from "./links.js" */
+/** @import {Part} from "./numbers.js" */
+/** @import {Picture, Side} from "./picture.js" */
+
+/** Between two notes of one line. */
+const DOT = "\u2002\u00b7\u2002";
+
+/** @param {number} count */
+const linkCount = (count) => `+ ${count} link${count === 1 ? "" : "s"}`;
+
+/**
+ * Links that are not drawn: "+ 10 links under 5%, 11% together", or "+ 13 links, 31% together" if
+ * the largest number of links cut some; "" if everything is drawn.
+ * @param {{restCount: number, restShare: number, isLimit: boolean}} links
+ * @param {number} threshold in whole percents
+ * @returns {string}
+ */
+export function restNote({ restCount, restShare, isLimit }, threshold) {
+  if (!restCount) return "";
+  const under = isLimit ? "" : ` under ${threshold}%`;
+  const together = restCount === 1 ? "" : " together";
+  return `${linkCount(restCount)}${under}, ${percentInWords(restShare)}${together}`;
+}
+
+/**
+ * Links that are not drawn, without a sum: shares of different words do not add up.
+ * @param {{restCount: number, isLimit: boolean}} links
+ * @param {number} threshold
+ * @returns {string}
+ */
+function countNote({ restCount, isLimit }, threshold) {
+  if (!restCount) return "";
+  return isLimit ? linkCount(restCount) : `${linkCount(restCount)} under ${threshold}%`;
+}
+
+/**
+ * Shares on resting places: "13% and 10% on [CLS]".
+ * @param {Link[]} links
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {string}
+ */
+function restingShares(links, picture, side) {
+  const words = answersOf(picture, side);
+  /** @type {Map<string, string[]>} */
+  const byWord = new Map();
+  for (const { to, share } of links) {
+    const { text } = words[to];
+    byWord.set(text, [...(byWord.get(text) ?? []), percent(share)]);
+  }
+  return joinAnd([...byWord].map(([word, shares]) => `${joinAnd(shares)} on ${word}`));
+}
+
+/**
+ * Share that goes to words that are not shown; "" if there is none.
+ * @param {Picture} picture
+ * @param {Side} side
+ */
+function hiddenNote(picture, side) {
+  const row = side.word === null ? null : side.heads[0]?.row(side.word);
+  if (!picture.hidesSpecial || picture.isLookedAt || !row) return "";
+  const share = side.columns.reduce(
+    (sum, { kind }, at) => sum + (kind === "special" ? row[at] : 0),
+    0,
+  );
+  return share > 0 ? `${percentInWords(share)} on special tokens, not shown` : "";
+}
+
+/**
+ * The note of several heads: "+ 37 links under 10%, and 13% and 10% on [CLS]".
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {string}
+ */
+function overlayNote(picture, side) {
+  const known = side.heads
+    .map((head) => linksOf(picture, side, head))
+    .filter((links) => links !== null);
+  const count = known.reduce((sum, { restCount }) => sum + restCount, 0);
+  const isLimit = known.some((links) => links.isLimit);
+  const resting = known.flatMap((links) => links.resting);
+  const named = restingShares(resting, picture, side);
+  const under = isLimit ? "" : ` under ${thresholdOf(picture)}%`;
+  const rest = count ? `${linkCount(count)}${under}` : "";
+  if (!rest || !named) return rest || (named && `${named} is not drawn`);
+  return `${rest}, and ${named}`;
+}
+
+/** Whether some arc is faint. @param {Picture} picture @param {Side} side */
+function isAnyFaint(picture, side) {
+  const [head] = side.heads;
+  const rests = restsOf(picture, side, head);
+  const options = { threshold: FAINT, most: 1, rests, except: side.word };
+  return strongestLinks(head.row, side.rows, options).length > 0;
+}
+
+/**
+ * The note at the right: what is drawn faintly, and what is not drawn.
+ * @param {Picture} picture
+ * @param {Layout["shape"]} shape
+ * @returns {string}
+ */
+export function rightNote(picture, shape) {
+  const [side] = sidesOf(picture);
+  if (side.word === null || picture.pair || picture.target !== null) return "";
+  if (isOverlay(picture)) return overlayNote(picture, side);
+  const [head] = side.heads;
+  const links = head ? linksOf(picture, side, head) : null;
+  if (!links) return "";
+  const resting = restingShares(links.resting, picture, side);
+  const isFaint = hasFaint(picture, shape) && isAnyFaint(picture, side);
+  const notes = [
+    isFaint ? "Faint: other words\u2019 strongest links" : "",
+    hasResting(picture, shape) ? "" : resting && `${resting} is not drawn`,
+    hiddenNote(picture, side),
+    picture.isLookedAt
+      ? countNote(links, thresholdOf(picture))
+      : restNote(links, thresholdOf(picture)),
+  ];
+  return notes.filter(Boolean).join(DOT);
+}
+
+/**
+ * The chosen word, with "the last" or "the first" if the text has it several times.
+ * @param {Side} side
+ * @param {number} at
+ * @returns {Part[]}
+ */
+function named({ rows }, at) {
+  const { text } = rows[at];
+  const places = rows.flatMap((word, place) => (word.text === text ? [place] : []));
+  const isLast = at === places[places.length - 1];
+  if (places.length === 1) return [{ word: text }];
+  return [isLast ? "the last " : at === places[0] ? "the first " : "", { word: text }];
+}
+
+/**
+ * The note at the left: the meaning of a cell.
+ * @param {Picture} picture
+ * @param {Layout["shape"]} shape
+ * @returns {Part[]}
+ */
+export function leftNote(picture, shape) {
+  const [side] = sidesOf(picture);
+  const { heads, isLookedAt, isValued, hidesSpecial } = picture;
+  if (side.word === null || picture.pair || !heads.length) return [];
+  const own = isLookedAt ? side.columns : side.rows;
+  const word = { word: own[side.word].text };
+  const off = heads.filter((head) => head.isOff);
+  if (off.length) {
+    const names = joinAnd(off.map(({ name }) => name));
+    const was = off.length === 1 ? "it was" : "they were";
+    const place = named(side, side.word);
+    return [
+      `Dashed and hollow: where ${names} looked, from `,
+      ...place,
+      `, before ${was} switched off.`,
+    ];
+  }
+  const where = shape === "vertical" ? "beside it" : "above it";
+  if (isLookedAt) {
+    return [
+      `Each cell: the share of its own attention that the word ${where} gives to `,
+      word,
+      ".",
+    ];
+  }
+  const share = isValued ? "share of attention, weighed by values," : "share of attention";
+  const start = [`Each cell: the ${share} that `, word];
+  if (heads.length > 1) {
+    const place = shape === "vertical" ? "beside it" : "above";
+    return [...start, ` gives to the word ${place}. One row per head; each sums to 100%.`];
+  }
+  return [...start, ` gives to the word ${where}.${hidesSpecial ? "" : " The row sums to 100%."}`];
+}
+
+/**
+ * A word's links in words, for screen readers: "it, looks at animal 68 percent, [CLS] 10 percent,
+ * street 5 percent, and 10 more under 5 percent".
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {number} at
+ * @returns {string}
+ */
+export function wordLabel(picture, side, at) {
+  const { text } = side.rows[at];
+  const answers = answersOf(picture, side);
+  const verb = picture.isLookedAt ? "is looked at by" : "looks at";
+  const labels = side.heads.map((head) => {
+    const links = linksOf(picture, { ...side, word: at }, head);
+    if (!links) return "";
+    const own = [...links.drawn, ...links.resting].sort((one, two) => two.share - one.share);
+    const parts = own.map(({ to, share }) => `${answers[to].text} ${rounded(share)} percent`);
+    const under = links.isLimit ? "" : ` under ${thresholdOf(picture)} percent`;
+    if (links.restCount) parts.push(`${parts.length ? "and " : ""}${links.restCount} more${under}`);
+    const where = isOverlay(picture) ? `in ${head.name} ` : "";
+    return parts.length ? `${where}${verb} ${parts.join(", ")}` : "";
+  });
+  return [text, ...labels.filter(Boolean)].join(", ");
+}

@@ -1,0 +1,247 @@
+// @ts-check
+/**
+ * Every sentence of the view, as templates: a list of strings, words of the text and names.
+ *
+ * In: numbers and words. Out: parts for `fill`, which sets words in serif italics. Nothing here
+ * knows what a word means, and "links" never claims that a link is right.
+ */
+
+import { make } from "./dom.js";
+import { percent, percentInWords, rounded } from "./numbers.js";
+
+/**
+ * A word of the text in a sentence; `colour` is a CSS colour, or "" for ink.
+ * @typedef {{word: string, colour?: string}} Word
+ */
+/** A part of a sentence. @typedef {string | Word} Part */
+/** A headline and the line below it. @typedef {{headline: Part[], sub: Part[]}} Head */
+
+/**
+ * The strongest links of one row, for a headline.
+ * @typedef {object} Top
+ * @property {Word} source
+ * @property {Word | null} target  where the row's largest share goes
+ * @property {number | null} at  its place
+ * @property {number} share
+ * @property {boolean} isSelf
+ * @property {boolean} isResting  whether the target is a resting place
+ * @property {{word: Word, share: number} | null} next  the next one that is not a resting place
+ * @property {{word: Word, share: number} | null} by  the other word that looks at the source most
+ */
+
+export const NO_LINK = "No link reaches 15%: this head spreads its attention.";
+export const NOT_SAVED = "The picture could not be saved.";
+export const EMPTY = "Write a few words.";
+export const ONE_WORD = "One word can only look at itself.";
+export const NOT_MEASURED = "role not measured";
+export const NO_ROLE = "no clear role";
+export const COUNTED = "A head with several roles (+) counts in each of them.";
+export const A_HEAD =
+  "A head is one part of the model that decides, for every word, which words to look at.";
+export const LETTERS = "A letter names what it tends to do; + means more than one role.";
+export const COLOURS = "Its colour says what it tends to do.";
+export const UNKNOWN =
+  "This model does not know most of these characters: it reads one token for all of them, so its " +
+  "links say little.";
+const COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+
+/** @param {Part[]} parts */
+export const plain = (parts) =>
+  parts.map((part) => (typeof part === "string" ? part : part.word)).join("");
+
+/**
+ * Put a sentence into an element; words of the text are only ever set as text.
+ * @param {Element} el @param {Part[]} parts
+ */
+export function fill(el, parts) {
+  el.replaceChildren(
+    ...parts.map((part) => {
+      if (typeof part === "string") return part;
+      const word = make("i", { class: "hw-word", dir: "auto" }, part.word);
+      word.style.color = part.colour ?? "";
+      return word;
+    }),
+  );
+}
+
+/** A number below ten in words. @param {number} count */
+export const inWords = (count) => COUNTS[count] ?? count.toLocaleString("en");
+
+/** @param {string} text */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** @param {number} count @param {string} noun */
+export const many = (count, noun) =>
+  `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** A list with "and" before its last part. @param {Part[]} parts @returns {Part[]} */
+export function listed(parts) {
+  return parts.flatMap((part, at) => {
+    if (!at) return [part];
+    return [at === parts.length - 1 ? " and " : ", ", part];
+  });
+}
+
+/** "layer 3, head 1", or "layer 3 of the encoder, head 1". @param {string} head */
+export function placeOf(head) {
+  const [, stack, layer, number] = /^(.*?)\.?L(\d+)H(\d+)$/.exec(head) ?? ["", "", "?", "?"];
+  const name = stack === "cross" ? "cross-attention" : stack;
+  return `layer ${layer}${name ? ` of the ${name}` : ""}, head ${number}`;
+}
+
+/**
+ * One head and a chosen word.
+ * @param {Top} top @param {object} about
+ * @param {string} about.head @param {string} about.meaning  "Coreference: looks back to ..." or ""
+ * @param {number} about.away  distance of the target in a text of several lines, or 0
+ * @param {boolean} about.isHovered @param {boolean} about.isLookedAt
+ * @returns {Head}
+ */
+export function wordHead(top, { head, meaning, away, isHovered, isLookedAt }) {
+  const { source, target, share } = top;
+  if (!target)
+    return { headline: [source, " has no link in this head"], sub: [`In ${placeOf(head)}.`] };
+  const verb = top.isResting ? " rests on " : " looks at ";
+  const headline = isLookedAt
+    ? [source, " is looked at by ", top.isSelf ? "itself" : target]
+    : [source, verb, top.isSelf ? "itself" : target];
+  if (isLookedAt)
+    return {
+      headline,
+      sub: [target, ` gives it ${percentInWords(share)} of its attention, in ${placeOf(head)}.`],
+    };
+  const gist = capital(`${percentInWords(share)} of its attention`);
+  if (isHovered) {
+    const by = top.by;
+    return {
+      headline,
+      sub: by
+        ? [`${gist}. Looked at most by `, by.word, `, ${percent(by.share)}.`]
+        : [`${gist}, in ${placeOf(head)}.`],
+    };
+  }
+  /** @type {Part[]} */
+  const then =
+    top.isResting && top.next
+      ? [" Next comes ", top.next.word, ` with ${percent(top.next.share)}.`]
+      : [];
+  const far = away ? `, ${positions(away)}` : "";
+  const last = meaning ? ` ${meaning}` : "";
+  return { headline, sub: [`${gist}, in ${placeOf(head)}${far}.`, ...then, last] };
+}
+
+/** "18 positions back". @param {number} away */
+const positions = (away) => `${many(Math.abs(away), "position")} ${away < 0 ? "back" : "ahead"}`;
+
+/** A hovered cell of the map. @param {Word} source @param {Word} target @param {number} share */
+export const cellHead = (source, target, share) => [
+  source,
+  " looks at ",
+  target,
+  `, ${rounded(share) < 1 ? "<1%" : percent(share)}`,
+];
+
+/**
+ * One head with no word chosen.
+ * @param {string} meaning headline of the lead role, or "" @param {boolean} isMeasured
+ * @param {boolean} hasLinks @param {boolean} canChoose
+ * @returns {Head}
+ */
+export function noWordHead(meaning, isMeasured, hasLinks, canChoose) {
+  const none = isMeasured ? "No clear role" : "Its role is not measured yet";
+  const choose = canChoose ? " Choose a word to see all of its links." : "";
+  return {
+    headline: [meaning || none],
+    sub: [
+      hasLinks
+        ? `Each word\u2019s strongest link, where it is 15% or more.${choose}`
+        : `${NO_LINK}${choose}`,
+    ],
+  };
+}
+
+/**
+ * Several heads on one word.
+ * @param {Word} source @param {(Word | null)[]} targets by head; null: it has no link to a word
+ * @returns {Part[]}
+ */
+export function overlayHeadline(source, targets) {
+  const seen = new Set();
+  const different = targets.filter((target) => {
+    if (!target || seen.has(target.word)) return false;
+    return seen.add(target.word);
+  });
+  if (!different.length) return [source, " looks at no word with 10% or more"];
+  return [source, " looks at ", ...listed(/** @type {Word[]} */ (different))];
+}
+
+/** Several heads and no word. @param {number} count @returns {Head} */
+export const overlayNoWord = (count) => ({
+  headline: [`${capital(inWords(count))} heads on one sentence`],
+  sub: ["Choose a word to see where each head looks from it."],
+});
+
+/**
+ * What a swap moves: the largest change, and the words that gain or lose most besides.
+ * @typedef {object} Moves
+ * @property {Word} source @property {Word | null} swapped  the new word
+ * @property {{word: Word, before: number, after: number} | null} most
+ * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction
+ */
+
+/** @param {Moves} moves @returns {Head} */
+export function pairHead({ source, swapped, most, others }) {
+  /** @type {Part[]} */
+  const start = swapped
+    ? ["With ", { ...swapped, colour: "" }, ", "]
+    : ["In the second sentence, "];
+  if (!most)
+    return {
+      headline: [...start, source, " looks the same way"],
+      sub: ["No share changes by 3 points or more."],
+    };
+  const { word, before, after } = most;
+  const isLess = after < before;
+  const verb = isLess ? "falls" : "rises";
+  const turn = isLess ? "gains" : "loses";
+  const rest = others.slice(0, 3).flatMap(({ word, points, isSpecial }, at) => {
+    const size = String(Math.abs(points));
+    const name = isSpecial ? word.word : word;
+    return at
+      ? [", ", name, ` ${size}`]
+      : [" ", name, ` ${turn} ${size} ${size === "1" ? "point" : "points"}`];
+  });
+  return {
+    headline: [...start, source, ` looks ${isLess ? "less" : "more"} at `, word],
+    sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...rest, rest.length ? "." : ""],
+  };
+}
+
+/**
+ * A head in the grid, for a screen reader.
+ * @param {string} name @param {string[]} roles @param {boolean} isMeasured @param {string[]} states
+ */
+export function headLabel(name, roles, isMeasured, states) {
+  const role = roles.length ? plain(listed(roles)) : isMeasured ? NO_ROLE : NOT_MEASURED;
+  return [name, role, ...states].join(", ");
+}
+
+/** Caption of a saved picture. @param {object} about
+ * @param {string} about.model @param {string[]} about.heads @param {boolean} about.isByWord
+ * @param {string} about.switches @param {string} about.version */
+export function caption({ model, heads, isByWord, switches, version }) {
+  const where = heads.length === 1 ? placeOf(heads[0]) : `heads ${heads.join(", ")}`;
+  const unit = isByWord ? "whole words" : "pieces of words";
+  return (
+    `${model}, ${where}. A row looks at a column; ${unit}; special tokens in grey` +
+    `${switches ? `; ${switches}` : ""}. Colour: share of attention, square-root scale. ` +
+    `Made with headwise ${version}.`
+  );
+}
+
+/** "one word back", "two words ahead". @param {number} offset @param {string} noun */
+export function distance(offset, noun) {
+  if (!offset) return "the same " + noun;
+  const size = Math.abs(offset);
+  return `${inWords(size)} ${noun}${size === 1 ? "" : "s"} ${offset < 0 ? "back" : "ahead"}`;
+}

@@ -1,0 +1,23 @@
+"""The lesson on a phone: the page stays where the learner taps."""
+
+from playwright.sync_api import Browser
+
+from .browser import PHONE, page_at
+from .test_lesson_page import at, drawn
+
+
+def test_on_a_phone_the_tapped_button_stays_and_the_verdict_is_in_view(
+    chrome: Browser, site: str
+) -> None:
+    with page_at(chrome, at(site, "why-many"), size=PHONE, reduced_motion="reduce") as page:
+        drawn(page, "why-many")
+        option = page.locator("[data-option='0']")
+        option.scroll_into_view_if_needed()
+        before = option.bounding_box()
+        option.click()
+        page.wait_for_selector("body[data-answered=why-many]")
+        page.wait_for_timeout(800)
+        after, verdict = option.bounding_box(), page.locator(".lesson-verdict").bounding_box()
+        assert before and after and verdict
+        assert 0 <= after["y"] <= before["y"] + 2
+        assert verdict["y"] + verdict["height"] <= PHONE["height"] + 1

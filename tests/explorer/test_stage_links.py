@@ -1,0 +1,184 @@
+"""Which links the stage draws, and what its notes say about the others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .stage_modules import run
+
+TEXT = "[CLS] The animal did cross the street because it was too tired . [SEP]"
+IT = 8
+ROW = [
+    0.102,
+    0.044,
+    0.677,
+    0.008,
+    0.013,
+    0.002,
+    0.05,
+    0.003,
+    0.064,
+    0.005,
+    0.001,
+    0.017,
+    0.004,
+    0.01,
+]
+"""Shares of "it" in L3H1 of minilm on the built-in sentence, in whole words."""
+
+NOTES = {
+    "picture_notes": "leftNote, restNote, rightNote, wordLabel",
+    "links": "chooseLinks, strongestLinks",
+    "numbers": "plainText",
+    "picture": "sidesOf",
+}
+
+
+def links(row: list[float], options: dict[str, Any] | None = None, at: int | None = 0) -> Any:
+    text = " ".join(["x"] * len(row))
+    body = "return chooseLinks(data.row, words(data.text), data.at, data.options)"
+    data = {"row": row, "text": text, "at": at, "options": options or {}}
+    return run({"links": "chooseLinks"}, body, data)
+
+
+def random_row(seed: int, size: int = 29) -> list[float]:
+    steps = np.random.default_rng(seed).dirichlet(np.full(size, 0.25)) * 65535
+    return [float(step) for step in steps.round() / 65535]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("threshold", [5, 10])
+def test_links_of_the_threshold_or_more_are_drawn(seed: int, threshold: int) -> None:
+    row = random_row(seed)
+    rests = [at in (0, 28) for at in range(29)]
+    answer = links(row, {"threshold": threshold, "rests": rests}, at=3)
+    whole = [int(100 * share + 0.5) for share in row]
+    strong = sorted(
+        (at for at in range(29) if at != 3 and whole[at] >= threshold), key=lambda at: -row[at]
+    )
+    kept = strong[:8]
+    assert [each["to"] for each in answer["drawn"]] == [at for at in kept if not rests[at]]
+    assert [each["to"] for each in answer["resting"]] == [at for at in kept if rests[at]]
+    has_ring = whole[3] >= threshold
+    left = [at for at in range(29) if at not in kept and not (has_ring and at == 3)]
+    assert answer["restCount"] == len(left)
+    assert answer["restShare"] == pytest.approx(sum(row[at] for at in left))
+    assert answer["isLimit"] == (len(strong) > 8)
+    assert (answer["self"] is not None) == has_ring
+
+
+def test_the_threshold_applies_to_the_rounded_share() -> None:
+    answer = links([0.9, 0.0451, 0.0449, 0.0051])
+    assert [each["to"] for each in answer["drawn"]] == [1]
+    assert links([0.85, 0.0549, 0.0951], {"threshold": 10})["restCount"] == 1
+
+
+def test_at_most_eight_links_are_drawn() -> None:
+    answer = links([0.1] * 10, at=0)
+    assert len(answer["drawn"]) == 8
+    assert (answer["restCount"], answer["isLimit"]) == (1, True)
+
+
+def test_words_out_of_a_causal_models_sight_are_not_links() -> None:
+    row = [0.6, 0.4, 0, 0, 0]
+    assert links(row, {"isCausal": True}, at=1)["restCount"] == 0
+    assert links(row, at=1)["restCount"] == 3
+
+
+def test_words_that_are_not_shown_are_not_counted() -> None:
+    answer = links([0.6, 0.3, 0.05, 0.05], {"hidden": [True, False, False, False]}, at=1)
+    assert [each["to"] for each in answer["drawn"]] == [2, 3]
+
+
+def test_every_words_strongest_link_leads_to_a_word() -> None:
+    size = 13
+    shares = np.random.default_rng(5).dirichlet(np.full(size, 0.2), size)
+    text = "[CLS] a b c d e f g h i j . [SEP]"
+    rests = [at in (0, 12) for at in range(size)]
+    body = """
+        const row = (at) => data.shares[at];
+        const options = { threshold: 30, rests: data.rests, except: 4 };
+        return strongestLinks(row, words(data.text), options);
+    """
+    data = {"shares": shares.tolist(), "text": text, "rests": rests}
+    found = {each["at"]: each["to"] for each in run({"links": "strongestLinks"}, body, data)}
+    expected = {}
+    for at in range(1, 11):
+        others = [to for to in range(1, 12) if to != at]
+        best = max(others, key=lambda to, at=at: shares[at, to])  # type: ignore[misc]
+        if at != 4 and int(100 * shares[at, best] + 0.5) >= 30:
+            expected[at] = best
+    assert found == expected
+    assert found
+
+
+def notes(body: str, rows: list[list[float]], **more: object) -> Any:
+    heads = [{"shares": {IT: row}} for row in rows]
+    prepared = f"const shown = picture(data.text, data.heads, data.more); {body}"
+    data = {"text": TEXT, "heads": heads, "more": {"word": IT, **more}}
+    return run(NOTES, prepared, data)
+
+
+RIGHT = 'return rightNote(shown, data.more.shape ?? "line")'
+LEFT = 'return plainText(leftNote(shown, data.more.shape ?? "line"))'
+
+
+def test_the_note_says_what_is_not_drawn() -> None:
+    assert notes(RIGHT, [ROW]) == "+ 10 links under 5%, 11% together"
+
+
+def test_the_note_says_that_the_limit_cut_links() -> None:
+    assert notes(RIGHT, [[0.09] * 5 + [0.06] * 8 + [0.07]]).endswith("+ 5 links, 30% together")
+
+
+def test_the_note_of_one_link_has_no_sum() -> None:
+    body = """return [restNote({ restCount: 1, restShare: 0.03, isLimit: false }, 5),
+        restNote({ restCount: 9, restShare: 0.001, isLimit: false }, 5),
+        restNote({ restCount: 0, restShare: 0, isLimit: false }, 5)];"""
+    assert run(NOTES, body) == [
+        "+ 1 link under 5%, 3%",
+        "+ 9 links under 5%, less than 1% together",
+        "",
+    ]
+
+
+def test_the_note_of_several_heads_names_resting_links() -> None:
+    other = [0.13, *[0.0025] * 10, 0.71, 0.0725, 0.065]
+    first = [0.001] * 7 + [0.99] + [0.0005] * 6
+    note = notes(RIGHT, [first, other, ROW])
+    assert note == "+ 37 links under 10%, and 13% and 10% on [CLS]"
+
+
+def test_the_note_of_wrapped_text_names_resting_links() -> None:
+    note = notes(RIGHT, [ROW], shape="wrapped")
+    assert note == "10% on [CLS] is not drawn\u2002·\u2002+ 10 links under 5%, 11% together"
+
+
+def test_the_note_says_how_much_hidden_special_tokens_get() -> None:
+    note = notes(RIGHT, [ROW], hidesSpecial=True)
+    assert "11% on special tokens, not shown" in note
+    assert note.endswith("+ 9 links under 5%, 10% together")
+
+
+def test_the_left_note_explains_a_cell() -> None:
+    start = "Each cell: the share of attention that it gives to the word above"
+    assert notes(LEFT, [ROW]) == f"{start} it. The row sums to 100%."
+    assert notes(LEFT, [ROW, ROW]) == f"{start}. One row per head; each sums to 100%."
+    assert "beside it" in notes(LEFT, [ROW], shape="vertical")
+    assert "gives to it." in notes(LEFT, [ROW], isLookedAt=True)
+    assert notes(LEFT, [ROW], word=None) == ""
+
+
+def test_the_left_note_says_that_a_head_is_off() -> None:
+    body = f"shown.heads[0].isOff = true; shown.heads[0].name = 'L23H3'; {LEFT}"
+    expected = "Dashed and hollow: where L23H3 looked, from it, before it was switched off."
+    assert notes(body, [ROW]) == expected
+
+
+def test_a_word_is_labelled_with_its_links() -> None:
+    label = notes("return wordLabel(shown, sidesOf(shown)[0], data.more.word)", [ROW])
+    assert label == (
+        "it, looks at animal 68 percent, [CLS] 10 percent, street 5 percent, "
+        "and 10 more under 5 percent"
+    )
