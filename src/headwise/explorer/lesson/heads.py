@@ -133,9 +133,9 @@ def _after(facts: Facts, d_key: int) -> list[Prose]:
         )  # fmt: skip
     if facts.num_heads > 1:
         paragraphs.append(
-            prose(f"A single head with all {facts.num_heads * d_key:,} numbers would cost as many "
-                  "multiplications, but it would have only one row of shares. Several heads buy "
-                  "several rows at the same price.")
+            prose(f"A single head with all {facts.num_heads * d_key:,} numbers would cost at least "
+                  "as many multiplications, but it would have only one row of shares. Several "
+                  "heads buy several rows at no higher price.")
         )  # fmt: skip
     return paragraphs
 
@@ -165,7 +165,14 @@ def _resting(facts: Facts) -> str:
     )
     if not where or len(where) > 2:
         return f"The shares of all {facts.num_heads} heads are in the picture: choose any slice."
-    return f"{count} of the {len(others)} other heads give more than half to {' and '.join(where)}."
+    number = f"{count} of the {len(others)} other heads give"
+    if count == 0:
+        number = f"None of the {len(others)} other heads gives"
+    elif count == 1:
+        number = f"One of the {len(others)} other heads gives"
+    if len(others) == 1:
+        number = "The other head gives" if count else "The other head does not give"
+    return f"{number} more than half to {' and '.join(where)}."
 
 
 def _others(facts: Facts) -> list[tuple[int, int, float]]:

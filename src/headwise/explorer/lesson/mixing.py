@@ -124,7 +124,7 @@ def _length_question(facts: Facts, found: Parts) -> QuizQuestion:
         prose(facts.piece(more), f" gets {percent(float(facts.row[more]))}, ", facts.piece(less),
               f" only {percent(float(facts.row[less]))}. Which of them adds the longer arrow?"),
         names[1],
-        [names[0], "Both are about as long"],
+        [names[0], "They are about the same length"],
         hint=prose("A share only shortens an arrow that is there. It does not say how long the "
                    "arrow was."),
         why=prose(_product(facts, found, less), " ", _product(facts, found, more)),
@@ -201,10 +201,11 @@ def _after(facts: Facts, found: Parts) -> list[Prose]:
         at = pair[0]
         paragraphs.insert(
             0,
-            prose("The value of ", facts.piece(at), " is very short: ",
-                  f"{signed(float(found.values[at].norm()))}. So a head that finds nothing can "
-                  "look there and fetch almost nothing. Such a place is called a resting place, "
-                  "or ",
+            prose("The value of ", facts.piece(at), " is short: ",
+                  f"{signed(float(found.values[at].norm()))}, against "
+                  f"{signed(float(found.values[pair[1]].norm()))} for ", facts.piece(pair[1]),
+                  ". So a head that finds little can look there and fetch little. Such a place is "
+                  "called a resting place, or ",
                   term("attention sink"), "."),
         )  # fmt: skip
     return paragraphs

@@ -260,6 +260,7 @@ def _after(facts: Facts) -> list[Prose]:
         )  # fmt: skip
     paragraphs.append(
         prose("A ", term("temperature"), " divides all scores before the softmax. Above 1, the "
-              "shares move closer together. Below 1, the leader takes nearly everything.")
+              "shares move closer together. Below 1, they move apart; near 0, the leader takes "
+              "nearly everything.")
     )  # fmt: skip
     return paragraphs

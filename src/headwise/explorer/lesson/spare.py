@@ -284,11 +284,14 @@ def _after(facts: Facts, figure: figures.SpareFigure) -> list[Prose]:
             f"of {total}."
         )  # fmt: skip
         count = 0 if figure.limit < 0 else figure.together[figure.limit].count
+        effect = "with little change"
+        if figure.line is None:
+            effect = "while the same word stays likeliest"
         spared = (
             ""
             if count == 0
-            else f" {'Many' if 3 * count >= total else 'Some'} can be silent with little change, "
-            "perhaps because others carry nearly the same, or because they rest."
+            else f" {'Many' if 3 * count >= total else 'Some'} can be silent {effect}, perhaps "
+            "because others carry nearly the same, or because they rest."
         )
         paragraphs.append(
             prose("Heads differ in worth. The most missed is ",

@@ -183,7 +183,9 @@ def _look_question(facts: Facts) -> QuizQuestion:
         return _count_question(facts)
     right, *wrong = list(texts)[:MAX_OPTIONS]
     roles = facts.lesson_head(facts.head).roles
-    hint = prose(f"On many texts, this head is {roles[0]}. ") if roles else prose()
+    hint = (
+        prose(f"On many texts, this head's role is \u201c{roles[0]}\u201d. ") if roles else prose()
+    )
     return choice_question(
         prose("Guess first: which other word gets the largest share from ", facts.word(here), "?"),
         right,
@@ -247,7 +249,7 @@ def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]
     mean = math.fsum(tops) / len(tops)
     blur = (
         f"To see what that costs, we average the {several} rows: no word gets more than "
-        f"{percent(average.largest)}, while the {several} heads give their favourite word "
+        f"{percent(average.largest)}, while the {several} heads give the words named above "
         f"{percent(mean)} on average."
         if mean - average.largest >= BLUR
         else f"The average of the {several} rows, in the picture, serves none of them exactly."
