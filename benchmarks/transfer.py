@@ -108,8 +108,10 @@ class CutModels:
     @property
     def corrections(self) -> str:
         """The corrections that were kept, with the share of the mean outputs."""
-        mean = f"{self.mean.mean_share:.0%} of the mean" if self.mean.mean_share else "none"
-        return mean if self.refit.correction in ("bias", "none") else f"{mean}; refit"
+        mean = f"{self.mean.share:.0%} of the mean" if self.mean.share else "none"
+        if self.refit.correction in ("bias", "none"):
+            return mean
+        return f"{mean}; {self.refit.share:.0%} of the refit"
 
     def figures(self, measure: Measure) -> CutFigures:
         """One figure of all models."""

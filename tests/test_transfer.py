@@ -73,7 +73,7 @@ def test_every_model_is_measured_once(transfer: Any) -> None:
 @pytest.mark.parametrize(
     ("share", "refit", "text"),
     [
-        (0.5, "full", "50% of the mean; refit"),
+        (0.5, "full", "50% of the mean; 25% of the refit"),
         (0.75, "bias", "75% of the mean"),
         (0.0, "none", "none"),
     ],
@@ -83,8 +83,8 @@ def test_corrections_are_named(transfer: Any, share: float, refit: str, text: st
     ((_, models),) = transfer.cut_models(setup, [0.5])
     named = replace(
         models,
-        mean=replace(models.mean, mean_share=share),
-        refit=replace(models.refit, correction=refit),
+        mean=replace(models.mean, share=share),
+        refit=replace(models.refit, correction=refit, share=0.25),
     )
     assert named.corrections == text
 

@@ -344,7 +344,7 @@ def test_the_correction_that_helps_most_is_kept(
     found = cut_and_refit(setup, heads)
     assert found.correction == kept and found.is_dropped == (kept == "none")
     assert found.fits == (FITS if kept == "full" else ())
-    assert found.mean_share == (0.5 if kept == "bias" else 0.0)
+    assert found.share == {"bias": 0.5, "full": 1.0, "none": 0.0}[kept]
     assert found.decided.overall == setup.decide.with_model(found.model).losses().overall
     shift_biases(spoiled, {"bias": -bias, "full": -refit, "none": 0.0}[kept])
     for name, value in spoiled.state_dict().items():

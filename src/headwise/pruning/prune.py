@@ -41,6 +41,7 @@ from headwise.pruning.importance.ablation import Unit
 from headwise.pruning.record import CutScores, ModelFacts, PruneRecord, Quality, Score
 from headwise.pruning.refit.mean_correction import add_mean_outputs
 from headwise.pruning.refit.refit import LayerFit, refit
+from headwise.pruning.refit.shrinkage import shrink_towards
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     Curve,
@@ -285,8 +286,8 @@ class RefittedCut:
     """Losses of `model` on the text that decides."""
     correction: str = "none"
     """`bias`, `full`, `wide` or `none`."""
-    mean_share: float = 0.0
-    """Share of the mean outputs in the biases, if the correction is `bias`."""
+    share: float = 0.0
+    """Share of the correction that was applied."""
     fits: tuple[LayerFit, ...] = ()
     is_dropped: bool = False
     """Whether corrections were fitted, but none was kept."""
@@ -306,25 +307,28 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     if setup.settings.refit == "none" or not heads:
         return best
     for variant in dict.fromkeys(("bias", setup.settings.refit)):
-        candidate = _correct(setup, replace(best, model=copy.deepcopy(cut)), heads, variant)
+        model = copy.deepcopy(cut)
+        share, fits = _correct(setup, model, best.model, heads, variant)
+        decided = setup.decide.with_model(model).losses()
+        candidate = RefittedCut(model, surgery, decided, variant, share, fits)
         if candidate.decided.helps(best.decided, setup.uncut_decide):
             best = candidate
     return replace(best, is_dropped=best.correction == "none")
 
 
 def _correct(
-    setup: PruneSetup, result: RefittedCut, heads: Sequence[HeadId], variant: str
-) -> RefittedCut:
-    """The cut model corrected in place, with its losses on the text that decides."""
-    model, uncut, fitting = result.model, setup.scored.model, setup.fit.whole.samples
-    share, fits = 0.0, tuple[LayerFit, ...]()
+    setup: PruneSetup, cut: nn.Module, best: nn.Module, heads: Sequence[HeadId], variant: str
+) -> tuple[float, tuple[LayerFit, ...]]:
+    """Correct the cut model in place; returns the share that was applied, and what was fitted.
+
+    A share of a refit is a share of the way from the `best` model so far.
+    """
+    uncut, fitting = setup.scored.model, setup.fit.whole.samples
     if variant == "bias":
-        share = add_mean_outputs(model, uncut, heads, fitting, shrink=setup.shrink)
-    else:
-        choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
-        fits = refit(model, uncut, fitting, choosing, variant=variant, progress=setup.progress)
-    losses = setup.decide.with_model(model).losses()
-    return replace(result, decided=losses, correction=variant, mean_share=share, fits=fits)
+        return add_mean_outputs(cut, uncut, heads, fitting, shrink=setup.shrink), ()
+    choosing = {name: part.samples for name, part in setup.shrink.parts.items()}
+    fits = refit(cut, uncut, fitting, choosing, variant=variant, progress=setup.progress)
+    return shrink_towards(best, cut, setup.shrink), fits
 
 
 def largest_within(
@@ -390,7 +394,7 @@ def _measure_quality(
     scores, registers, final = _score_cut(setup, setup.report, plan, result)
     means = setup.search.means if result.correction != "none" else None
     if means is not None and result.correction == "bias":
-        means = means.scaled(result.mean_share)
+        means = means.scaled(result.share)
     seeds = range(setup.settings.seed + 1, setup.settings.seed + RANDOM_ORDERS + 1)
     random = sorted(
         (
@@ -412,7 +416,7 @@ def _measure_quality(
         random_lead=lead.value,
         random_lead_se=lead.error,
         correction=result.correction,
-        mean_share=result.mean_share,
+        share=result.share,
         is_dropped=result.is_dropped,
         other=other,
         other_registers=other_registers,

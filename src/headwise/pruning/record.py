@@ -115,8 +115,8 @@ class Quality:
     correction: str = "none"
     """The correction kept: `bias` (the mean outputs of the cut heads), the variant of the refit, or
     `none`."""
-    mean_share: float = 0.0
-    """Share of the mean outputs that was added to the biases, if the correction is `bias`."""
+    share: float = 0.0
+    """Share of the correction that was applied: of the mean outputs, or of the way to the refit."""
     is_dropped: bool = False
     """Whether corrections were fitted but not kept, because they did not help everywhere."""
     other: CutScores | None = None

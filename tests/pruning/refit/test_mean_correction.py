@@ -13,8 +13,9 @@ from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.losses import NextToken
 from headwise.objectives.objective import Losses, Sample
 from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
-from headwise.pruning.refit.mean_correction import SHARES, add_mean_outputs
+from headwise.pruning.refit.mean_correction import add_mean_outputs
 from headwise.pruning.refit.refit import projection_at
+from headwise.pruning.refit.shrinkage import SHARES
 from headwise.pruning.surgery.cut import cut
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs, silence

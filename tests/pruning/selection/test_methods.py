@@ -11,6 +11,7 @@ import torch
 
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.objectives.losses import NextToken
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
@@ -308,9 +309,47 @@ def test_language_models_are_measured_by_the_divergence_from_the_uncut_model() -
             with silence(model, unit):
                 after = model(**sample.inputs).logits.log_softmax(-1)
         divergence = (before.exp() * (before - after)).sum(-1)
-        wanted.append(divergence[sample.targets != NO_LABEL].mean())
+        is_counted = torch.zeros_like(divergence, dtype=torch.bool)
+        is_counted[:, methods.EVERY - 1 :: methods.EVERY] = True
+        wanted.append(divergence[is_counted & (sample.targets != NO_LABEL)].mean())
     assert costs[9] == pytest.approx(float(sum(wanted) / 2), rel=1e-4)
     assert min(costs) > 0
+
+
+def test_few_labels_of_the_users_own_all_count() -> None:
+    inputs = plain("gpt2")
+    labels = torch.full_like(inputs["input_ids"], NO_LABEL)
+    labels[:, 2] = inputs["input_ids"][:, 2]
+    task = task_of("gpt2")
+    few = Evaluation.of_batches(task.model, task.objective, [{**inputs, "labels": labels}])
+    assert methods._on_fewer_positions(few) is task.objective
+    dense = Evaluation.of_batches(task.model, task.objective, [inputs])
+    assert methods._on_fewer_positions(dense) == NextToken(every=methods.EVERY)
+    masked = task_of("bert")
+    assert methods._on_fewer_positions(masked) is masked.objective
+
+
+def test_a_layers_last_units_are_measured_again_before_they_are_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = problem_of("gpt2", rounds=1)
+    plant(monkeypatch, problem, torch.eye(15, dtype=torch.float64))
+    layer = [index for index in range(15) if problem.layers[index] == problem.layers[0]]
+    asked = []
+
+    def measure(_: object, __: object, cut: Sequence[int], units: Sequence[int]) -> dict[int, Any]:
+        """The first layer seems free, until only two of its units are left."""
+        asked.append(list(units))
+        seems_free = 2 * len(set(layer) & set(cut)) < len(layer)
+        return {unit: 0.1 * unit + 5 * (unit not in layer or not seems_free) for unit in units}
+
+    monkeypatch.setattr(methods, "_measure_directly", measure)
+    order = order_units("rounds", problem, count=6)
+    first = len(layer) // 2 + len(layer) % 2
+    cut = [problem.units.index(unit) for unit in order.units]
+    assert cut[:first] == layer[:first]
+    assert asked[1:] == [layer[first:], layer[first + 1 :]], "each time, before one is cut"
+    assert order.costs[first] == pytest.approx(5 + 0.1 * cut[first])
 
 
 def test_embedding_models_are_measured_by_their_own_loss() -> None:

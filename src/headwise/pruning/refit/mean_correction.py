@@ -6,7 +6,7 @@ this one transfers best to other text, because it fits only one vector per layer
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -17,13 +17,11 @@ from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.refit.refit import projection_at
+from headwise.pruning.refit.shrinkage import choose_share
 from headwise.pruning.surgery.output_biases import add_output_biases
 from headwise.watching.hooks import record
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
-
-SHARES = (1.0, 0.75, 0.5, 0.25)
-"""Shares of the mean outputs to try, the largest first."""
 
 
 def add_mean_outputs(
@@ -54,24 +52,9 @@ def add_mean_outputs(
 
     best = 1.0
     if shrink is not None and changes:
-        best = _best_share(shrink.with_model(cut), add_share)
+        best = choose_share(shrink.with_model(cut), add_share)
     add_share(best)
     biases.remove_if_zero()
-    return best
-
-
-def _best_share(shrink: RegisterEvaluation, add_share: Callable[[float], None]) -> float:
-    """The best share for the register that is worst off; `add_share` sets the model's biases."""
-    add_share(0.0)
-    without = shrink.losses()
-    best, least = 0.0, 0.0
-    for share in SHARES:
-        add_share(share)
-        added = shrink.losses().worst_increase(without)
-        if best and not added < least:  # the loss has one minimum
-            break
-        if added < least:
-            best, least = share, added
     return best
 
 

@@ -20,12 +20,15 @@ from torch import Tensor
 
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.losses import NextToken, at_every
+from headwise.objectives.objective import Objective
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import divide_by_layer_norm, gradients
 from headwise.pruning.importance.workload import limit_tokens
 from headwise.pruning.stages import PruneStage
+from headwise.reading.batch import NO_LABEL
 from headwise.watching.gates import MeanOutputs, silence
 
 BEST = "rounds"
@@ -34,6 +37,9 @@ SHORTLIST = 3
 CHECKED_TOKENS = 1536
 """Number of tokens that costs are measured directly on, equally many of each register. Registers
 that are read in long windows have more, because each has at least one window."""
+EVERY = 4
+"""Every how many positions logits are computed while heads are chosen: all of them would take a
+third of the time of a pass of a small model, and hardly tell more."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
 
@@ -146,7 +152,7 @@ def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
     """Random examples, because batches are sorted by length; all if these have no target."""
     few = limit_tokens(part, tokens, fewest=1)
     chosen = few if any(sample.has_targets for sample in few.samples) else part
-    objective = part.objective.distance()
+    objective = _on_fewer_positions(chosen).distance()
     if objective is part.objective:
         return chosen
     samples = (
@@ -154,6 +160,22 @@ def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
         for sample in chosen.samples
     )
     return replace(chosen, objective=objective, samples=tuple(samples))
+
+
+def _on_fewer_positions(evaluation: Evaluation) -> Objective:
+    """The objective at every few positions, if it predicts most tokens of a text.
+
+    Labels of the user's own may be few, so those all count.
+    """
+    objective = evaluation.objective
+    if not isinstance(objective, NextToken):
+        return objective
+    for sample in evaluation.samples:
+        assert sample.targets is not None
+        num_targets = int((at_every(sample.targets, EVERY) != NO_LABEL).sum())
+        if 2 * EVERY * num_targets < sample.num_tokens:
+            return objective
+    return replace(objective, every=EVERY)
 
 
 @dataclass(frozen=True)
@@ -265,16 +287,19 @@ def _cut_round(
 ) -> list[float]:
     """Append the cheapest `count` units to `cut`; returns the cost of each."""
     measured = _measure_directly(search, text, cut, _propose(search, matrix, cut, count))
-    sizes, costs = Counter(search.layers), list[float]()
-    for _ in range(count):
+    sizes, costs, outdated = Counter(search.layers), list[float](), set[int]()
+    while len(costs) < count:
         unit = _cheapest(search, measured, cut)
+        layer = search.layers[unit]
+        same_layer = [index for index in measured if search.layers[index] == layer]
+        if unit in outdated:
+            measured |= _measure_directly(search, text, cut, same_layer)
+            outdated.difference_update(same_layer)
+            continue
         cut.append(unit)
         costs.append(measured.pop(unit))
-        layer = search.layers[unit]
         if 2 * sum(search.layers[index] == layer for index in cut) >= sizes[layer]:
-            rest = [index for index in measured if search.layers[index] == layer]
-            if rest:  # a layer's last heads may be worth more than they were
-                measured |= _measure_directly(search, text, cut, rest)
+            outdated.update(same_layer)  # a layer's last heads may be worth more than they were
     return costs
 
 
@@ -374,8 +399,9 @@ ADVICE = "prune by ablation, greedy or random"
 def _measure_interaction(search: CutSearch) -> Float[Tensor, "heads heads"]:
     """Interactions of heads in the model's current state, in which heads may be silenced."""
     evaluation = search.evaluation
+    objective = _on_fewer_positions(evaluation).when_choosing()
     return gradients(
-        replace(evaluation, objective=evaluation.objective.when_choosing()),
+        replace(evaluation, objective=objective),
         draws=search.draws,
         seed=search.seed,
         means=search.means,
