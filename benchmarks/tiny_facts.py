@@ -1,0 +1,74 @@
+"""What the default configs of some types leave out or leave to others.
+
+Out: the parts of composite types, arguments without a default that works, and a small backbone in
+the place of those from the timm library.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiny_rules import Sizes
+
+CROSS = {"is_decoder": True, "add_cross_attention": True}
+COMPOSITES: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "encoder-decoder": {"encoder": ("bert", {}), "decoder": ("bert", CROSS)},
+    "vision-encoder-decoder": {"encoder": ("vit", {}), "decoder": ("gpt2", CROSS)},
+    "speech-encoder-decoder": {"encoder": ("wav2vec2", {}), "decoder": ("bert", CROSS)},
+    "vision-text-dual-encoder": {"vision_config": ("vit", {}), "text_config": ("bert", {})},
+    "rag": {"question_encoder": ("dpr", {}), "generator": ("bart", {})},
+}
+"""Types whose config is two other configs, and has no default."""
+
+RESNET: dict[str, Any] = {
+    "model_type": "resnet",
+    "embedding_size": 16,
+    "hidden_sizes": [16, 32, 48, 64],
+    "depths": [1, 1, 1, 1],
+    "layer_type": "basic",
+}
+
+ROPE = {"rope_type": "default", "rope_theta": 10_000.0}
+PICTURE_WORDS = {"<image>": 120} | {f"<|visual token {code:06d}|>": 90 + code for code in range(30)}
+LETTERS = "ABCDEFGHIJ"
+PICTURE_CODES = {"<image>": 120} | {
+    f"IMGIMG{LETTERS[code // 10]}{LETTERS[code % 10]}Z": 60 + code for code in range(60)
+}
+BY_KIND = {"full_attention": ROPE, "sliding_attention": ROPE}
+MISSING: dict[str, dict[str, Any]] = {
+    "chameleon": {"vocabulary_map": PICTURE_CODES},
+    "emu3": {"vocabulary_map": PICTURE_WORDS},
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 4}},
+    "cohere_compass_text": {"rope_parameters": BY_KIND},
+    "cohere_compass": {"text_config": {"rope_parameters": BY_KIND}},
+    "gemma4_assistant": {
+        "text_config": {
+            "model_type": "gemma4_text",
+            "hidden_size_per_layer_input": 0,
+            "vocab_size_per_layer_input": 0,
+        }
+    },
+}
+"""Arguments of configs that cannot be built or used without them."""
+
+
+def missing_fields(
+    made: dict[str, Any], fields: Mapping[str, Any], sizes: Sizes, layers: int
+) -> None:
+    """Fill fields in place that are None by default, though the model needs a number."""
+    usual = {
+        "prediction_length": 8,
+        "num_experts_per_tok": 2,
+        "n_routed_experts": 4,
+        "vocab_size": sizes.vocabulary,
+        "pad_token_id": 0,
+    }
+    if sizes.filled:
+        usual |= {"head_dim": sizes.head_dim, "num_key_value_heads": sizes.heads}
+    if sizes.filled and layers:
+        usual |= {
+            "mlp_layer_types": ["dense", *["sparse"] * (layers - 1)],
+            "layer_types": ["conv", *["full_attention"] * (layers - 1)],
+        }
+    for name, value in usual.items():
+        if name in fields and fields[name] is None:
+            made[name] = value
