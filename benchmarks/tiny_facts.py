@@ -34,10 +34,31 @@ PICTURE_CODES = {"<image>": 120} | {
     f"IMGIMG{LETTERS[code // 10]}{LETTERS[code % 10]}Z": 60 + code for code in range(60)
 }
 BY_KIND = {"full_attention": ROPE, "sliding_attention": ROPE}
+SERIES: dict[str, Any] = {
+    "prediction_length": 8,
+    "context_length": 14,
+    "lags_sequence": [1, 2, 3],
+    "num_time_features": 2,
+    "num_static_categorical_features": 1,
+    "cardinality": [5],
+    "embedding_dimension": [2],
+}
 MISSING: dict[str, dict[str, Any]] = {
     "chameleon": {"vocabulary_map": PICTURE_CODES},
     "emu3": {"vocabulary_map": PICTURE_WORDS},
-    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 4}},
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 4, "clip_qkv": 8}},
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "xmod": {"default_language": "en_XX"},
+    "seggpt": {"merge_index": 0, "intermediate_hidden_state_indices": [1, 3, 5, 7]},
+    "t5gemma2_text": {"dropout_rate": 0.0},
+    "t5gemma2_encoder": {"dropout_rate": 0.0},
+    "t5gemma2_decoder": {"dropout_rate": 0.0},
+    "pix2struct_text_model": {"initializer_range": 0.02},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 96},
+    "blt": {"num_hidden_layers": 2},
+    "autoformer": SERIES,
+    "informer": SERIES,
+    "time_series_transformer": SERIES,
     "cohere_compass_text": {"rope_parameters": BY_KIND},
     "cohere_compass": {"text_config": {"rope_parameters": BY_KIND}},
     "gemma4_assistant": {
@@ -59,11 +80,12 @@ def missing_fields(
         "prediction_length": 8,
         "num_experts_per_tok": 2,
         "n_routed_experts": 4,
+        "n_shared_experts": 1,
         "vocab_size": sizes.vocabulary,
         "pad_token_id": 0,
     }
     if sizes.filled:
-        usual |= {"head_dim": sizes.head_dim, "num_key_value_heads": sizes.heads}
+        usual |= {"head_dim": sizes.head_dim, "num_key_value_heads": sizes.heads, "sliding_window": sizes.window}
     if sizes.filled and layers:
         usual |= {
             "mlp_layer_types": ["dense", *["sparse"] * (layers - 1)],

@@ -263,6 +263,12 @@ def square_patches(config: Any) -> Inputs:
     return {"pixel_values": squares, "grid_thw": grid, "image_grid_thw": grid}
 
 
+def patches_in_row(config: Any) -> Inputs:
+    """Like `square_patches`, with an axis in front (PaddleOCR-VL)."""
+    made = square_patches(config)
+    return made | {"pixel_values": made["pixel_values"][None]}
+
+
 def patches_by_image(config: Any) -> Inputs:
     """Like `patches`, with an axis for the images."""
     made = patches(config)
@@ -524,7 +530,7 @@ def hidden(config: Any) -> Tensor:
 
 
 MAKERS: dict[str, tuple[Callable[[Any], Inputs], ...]] = {
-    "image_grid_thw": (patches, square_patches, patches_by_image),
+    "image_grid_thw": (patches, square_patches, patches_in_row, patches_by_image),
     "grid_thw": (bare_patches, square_patches),
     "target_sizes": (image_in_sizes,),
     "tgt_sizes": (image_in_sizes,),

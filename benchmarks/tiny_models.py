@@ -7,10 +7,13 @@ forward pass. Sizes that do not fit are repaired: other sizes are tried until a 
     tiny.model(**tiny.inputs)
 """
 
+import copy
 import importlib
 import inspect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +27,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 MODEL_TYPES = tuple(CONFIG_MAPPING_NAMES)
 SEED = 11
+GAIN = 1.2
+"""Standard deviation of what a linear layer returns for inputs of standard deviation 1."""
+SHIFT = 0.2
+"""Standard deviation of biases, and of norms' weights around their initial values."""
 MOST_PARAMETERS = 80_000_000
 PREFERRED = (
     "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "MASKED_LM",
@@ -74,8 +81,9 @@ REPAIRS = (
 def build(model_type: str) -> TinyModel:
     """A tiny model of the type and its inputs; raises NotBuilt with the reasons."""
     reasons: dict[str, None] = {}
+    tried: list[str] = []
     for repair in REPAIRS:
-        for model in tiny_models(model_type, replace(Sizes(), **repair), reasons):
+        for model in tiny_models(model_type, replace(Sizes(), **repair), reasons, tried):
             reasons.setdefault(f"{type(model).__name__}: no inputs fit its forward")
             for inputs in candidate_inputs(model):
                 reason = why_not(model, inputs)
@@ -92,7 +100,9 @@ def why_not(model: nn.Module, inputs: Inputs) -> str | None:
         outputs = run(model, inputs)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:200]}"
-    return None if outputs else "it has no outputs"
+    if not outputs:
+        return "it has no outputs"
+    return None if any(output.isfinite().all() for output in outputs) else "its outputs are NaN"
 
 
 @torch.no_grad()
@@ -117,17 +127,22 @@ def tensors_of(result: Any) -> Iterator[torch.Tensor]:
 
 
 def tiny_models(
-    model_type: str, sizes: Sizes, reasons: dict[str, None]
+    model_type: str, sizes: Sizes, reasons: dict[str, None], tried: list[str]
 ) -> Iterator[PreTrainedModel]:
-    """Models of every class of the type that can be built with these sizes."""
+    """Models of every class of the type that can be built with these sizes, if not tried yet."""
     try:
         config = tiny_config(model_type, sizes)
     except Exception as error:
         reasons[f"config: {type(error).__name__}: {str(error)[:200]}"] = None
         return
+    if (fields := config.to_json_string()) in tried:
+        return
+    tried.append(fields)
     for kind in model_classes(model_type, type(config)):
         try:
             yield initialise(kind, config)
+        except ImportError as error:
+            raise NotBuilt(f"{kind.__name__}: {' '.join(str(error).split())[:200]}") from error
         except Exception as error:
             reasons[f"{kind.__name__}: {type(error).__name__}: {str(error)[:200]}"] = None
 
@@ -135,13 +150,39 @@ def tiny_models(
 def initialise(kind: type[PreTrainedModel], config: PreTrainedConfig) -> PreTrainedModel:
     """A model with random weights, in eval mode."""
     with torch.device("meta"):
-        size = sum(weight.numel() for weight in kind(config).parameters())
+        size = sum(weight.numel() for weight in kind(copy.deepcopy(config)).parameters())
     if size > MOST_PARAMETERS:
         raise NotBuilt(f"it has {size:,} parameters")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(SEED)
-        model = kind(config)
-    return model.eval().float()
+        model = kind(copy.deepcopy(config)).eval().float()
+        spread_out(model)
+    return model
+
+
+@torch.no_grad()
+def spread_out(model: nn.Module) -> None:
+    """Draw larger weights: the usual ones make attention nearly uniform, biases and gates zero."""
+    seen = set()  # tied weights are drawn once
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            if id(weight) in seen or not weight.is_floating_point():
+                continue
+            seen.add(id(weight))
+            noise = torch.randn_like(weight)
+            if weight.dim() < 2:
+                weight.add_(SHIFT * noise)
+            elif isinstance(module, nn.Embedding):
+                weight.copy_(noise)
+            else:
+                weight.copy_(GAIN * noise / math.sqrt(fan_in(module, weight)))
+
+
+def fan_in(module: nn.Module, weight: torch.Tensor) -> int:
+    """Number of terms in each sum that the module computes with the weight."""
+    if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return weight[0].numel()
+    return max(weight.shape[-2], 8)  # GPT-2's Conv1D and most experts: [..., in, out]
 
 
 def model_classes(model_type: str, config: type[PreTrainedConfig]) -> list[type[PreTrainedModel]]:
@@ -167,18 +208,17 @@ def add_names(names: dict[str, None], mapping: Any, model_type: str) -> None:
 
 def modeling_classes(config: type[PreTrainedConfig]) -> list[type[PreTrainedModel]]:
     """Every model class beside the config's class that is built from it."""
-    path = config.__module__.replace(".configuration_", ".modeling_")
-    try:
-        module = importlib.import_module(path)
-    except ModuleNotFoundError:
-        return []
+    package = importlib.import_module(config.__module__.rpartition(".")[0])
+    paths = sorted(Path(package.__path__[0]).glob("modeling_*.py"))
+    modules = [importlib.import_module(f"{package.__name__}.{path.stem}") for path in paths]
     return [
         kind
+        for module in modules
         for name, kind in vars(module).items()
         if inspect.isclass(kind)
         and issubclass(kind, PreTrainedModel)
         and not name.endswith("PreTrainedModel")
-        and kind.__module__ == path
+        and kind.__module__ == module.__name__
         and (kind.config_class is config or expects(kind, config))
     ]
 
