@@ -15,6 +15,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 Fields = dict[str, Any]
 IGNORED = {"id2label", "label2id", "torch_dtype", "dtype", "transformers_version", "stage_names"}
+OUTPUTS = ("out_indices", "backbone_out_indices")
 STAGES = {"depths", "num_blocks", "stage_num_blocks", "blocks_per_stage", "num_blocks_per_stage"}
 PAIRS = (
     ("num_attention_heads", "num_key_value_heads"),
@@ -114,40 +115,48 @@ class Shrinker:
         return [tiny_number(name, value, self.sizes) for value in values]
 
     def places_of(self, name: str, values: list[int]) -> list[int]:
-        """Numbers of layers in the tiny model; outputs count from 1, after the stem."""
-        last = len(self.layers) - (name not in ("out_indices", "backbone_out_indices"))
+        """Numbers of layers in the tiny model, as many as are kept."""
         if min(values, default=0) < 0:
             return values
-        first = last + 1 - len(values)
-        return [max(first + place, 0) for place in range(len(values))]
+        if name in OUTPUTS:  # counted from 1, after the stem; as many as before
+            first = len(self.layers) + 1 - len(values)
+            return [max(first + place, 0) for place in range(len(values))]
+        return [place for place, layer in enumerate(self.layers) if layer in values]
 
 
 def kept_layers(fields: Mapping[str, Any], total: int | None, sizes: Sizes) -> list[int]:
     """Layers of the default config that the tiny one keeps: one of each kind, and at least two."""
     if not total:
         return []
-    lists = [v for v in fields.values() if isinstance(v, list | tuple) and len(v) == total]
+    lists = {name: list(v) for name, v in fields.items() if isinstance(v, list | tuple)}
+    by_layer = [values for values in lists.values() if len(values) == total]
+    chosen = [
+        values
+        for name, values in lists.items()
+        if name not in OUTPUTS and is_choice(name, values, total)
+    ]
     kinds: dict[str, int] = {}
     for layer in range(total):
-        kinds.setdefault(repr([values[layer] for values in lists]), layer)
+        kind = [values[layer] for values in by_layer] + [layer in values for values in chosen]
+        kinds.setdefault(repr(kind), layer)
     kept = sorted(kinds.values())[:4]
-    indices = [
-        len(values)
-        for name, values in fields.items()
-        if isinstance(values, list | tuple)
-        and INDICES.fullmatch(name)
-        and len(values) < total
-        and all(type(value) is int for value in values)
-        and not TOKEN_ID.fullmatch(name)
-    ]
-    wanted = min(max(sizes.layers, *indices, 0), 8, total)
+    wanted = max([sizes.layers, *(len(lists.get(name, ())) for name in OUTPUTS)])
     for layer in range(total):
-        if len(kept) >= wanted:
+        if len(kept) >= min(wanted, total):
             break
         kept = sorted({*kept, layer})
     if fields.get("num_kv_shared_layers"):  # the layers that share follow one of each kind
         kept = sorted({*kept, *range(total - len(kinds), total)})
     return kept
+
+
+def is_choice(name: str, values: list[Any], total: int) -> bool:
+    """Whether a list consists of numbers of layers."""
+    return (
+        INDICES.fullmatch(name) is not None
+        and 0 < len(values) < total
+        and all(type(value) is int and 0 <= value < total for value in values)
+    )
 
 
 def shrink_rope(fields: Mapping[str, Any], sizes: Sizes) -> Fields:

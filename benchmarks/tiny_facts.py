@@ -85,7 +85,11 @@ def missing_fields(
         "pad_token_id": 0,
     }
     if sizes.filled:
-        usual |= {"head_dim": sizes.head_dim, "num_key_value_heads": sizes.heads, "sliding_window": sizes.window}
+        usual |= {
+            "head_dim": sizes.head_dim,
+            "num_key_value_heads": sizes.heads,
+            "sliding_window": sizes.window,
+        }
     if sizes.filled and layers:
         usual |= {
             "mlp_layer_types": ["dense", *["sparse"] * (layers - 1)],

@@ -571,3 +571,21 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "labels": lambda config: torch.randint(0, 5, (BATCH, 80, 80)),
 }
 """Arguments that some forwards insist on."""
+
+
+def in_float64(inputs: Inputs) -> Inputs:
+    """The inputs with numbers that are not whole in float64."""
+    return {
+        name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
+
+
+def pad_last_row(inputs: Inputs, by: int = 4) -> Inputs | None:
+    """The inputs with padding at the end of the last sequence; None if they have no mask."""
+    mask = inputs.get("attention_mask")
+    if mask is None or "input_ids" not in inputs or mask.shape[1] <= by:
+        return None
+    mask = mask.clone()
+    mask[-1, -by:] = 0
+    return inputs | {"attention_mask": mask}
