@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tiny_facts import COMPOSITES, MISSING, RESNET, missing_fields
+from tiny_facts import COMPOSITES, DERIVED, MISSING, RESNET, missing_fields
 from tiny_rules import INDICES, TOKEN_ID, Sizes, tiny_number, total_layers
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
@@ -39,6 +39,8 @@ def tiny_config(model_type: str, sizes: Sizes) -> PreTrainedConfig:
         }
         return kind(**parts)
     fields = kind(**MISSING.get(model_type, {})).to_dict()
+    for name in DERIVED.get(model_type, ()):
+        fields.pop(name)
     return kind.from_dict(Shrinker(fields, sizes).shrunk())
 
 
@@ -64,6 +66,8 @@ class Shrinker:
             for name, value in fields.items()
             if name not in IGNORED
         }
+        if "width_coefficient" in fields:  # sizes of EfficientNet follow from each other
+            return dict(fields) | {"image_size": self.sizes.image}
         if made.get("out_indices"):
             made.pop("out_features", None)
         missing_fields(made, fields, self.sizes, len(self.layers))
@@ -85,6 +89,11 @@ class Shrinker:
             return -1
         return tiny_number(name, value, self.sizes)
 
+    @property
+    def grid(self) -> int:
+        """Patches along the side of an image."""
+        return self.sizes.image // self.sizes.patch
+
     def mapping_of(self, name: str, value: Mapping[str, Any]) -> Fields:
         """A sub-config, rotary parameters, or settings by layer."""
         if name in ("rope_parameters", "rope_scaling"):
@@ -102,6 +111,8 @@ class Shrinker:
         """A list: one value per layer, layers by number, token ids, stages, or sizes."""
         if self.total and len(values) == self.total:
             return [self.value_of(name, values[layer]) for layer in self.layers]
+        if name == "backbone_feature_sizes":
+            return [[side * self.grid // values[-1][0] for side in sides] for sides in values]
         if any(isinstance(value, bool) or not isinstance(value, int) for value in values):
             return [self.value_of(name, value) for value in values]
         if TOKEN_ID.fullmatch(name) and max(values, default=0) >= self.sizes.vocabulary - 40:
@@ -196,6 +207,7 @@ def keep_ratios(made: Fields, fields: Mapping[str, Any], sizes: Sizes) -> Fields
         ("mamba_expand", "mamba_n_heads", "mamba_d_head"),
         ("expand", "num_heads", "head_dim"),
         ("mamba_expand", "n_mamba_heads", "mamba_head_dim"),
+        ("mamba_expand", "n_mamba_heads", "mamba_headdim"),
     ):
         if (
             isinstance(made.get(expand), int)
@@ -203,6 +215,8 @@ def keep_ratios(made: Fields, fields: Mapping[str, Any], sizes: Sizes) -> Fields
             and isinstance(made.get(size), int)
         ):
             made[size] = made[expand] * made["hidden_size"] // made[heads]
+    if "embed_dim_per_stage" in fields:
+        made["hidden_size"] = fields["hidden_size"]
     for stages in ("num_heads", "num_attention_heads"):
         if isinstance(made.get(stages), list) and isinstance(made.get("embed_dim"), int):
             made["embed_dim"] = 8 * made[stages][0]

@@ -33,6 +33,7 @@ LETTERS = "ABCDEFGHIJ"
 PICTURE_CODES = {"<image>": 120} | {
     f"IMGIMG{LETTERS[code // 10]}{LETTERS[code % 10]}Z": 60 + code for code in range(60)
 }
+EXPERTS = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 96}
 BY_KIND = {"full_attention": ROPE, "sliding_attention": ROPE}
 SERIES: dict[str, Any] = {
     "prediction_length": 8,
@@ -49,7 +50,18 @@ MISSING: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 4, "clip_qkv": 8}},
     "bamba": {"attn_layer_indices": [1, 3]},
     "xmod": {"default_language": "en_XX"},
-    "seggpt": {"merge_index": 0, "intermediate_hidden_state_indices": [1, 3, 5, 7]},
+    "granitemoehybrid": {"num_hidden_layers": 4, "layer_types": ["mamba", "attention"] * 2},
+    "granite4_vision": {"deepstack_layer_map": [[0, 0]]},
+    "diffusion_gemma_text": EXPERTS,
+    "diffusion_gemma": {"text_config": EXPERTS},
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    "qwen4_exp_text": {"token_budget": 8, "compress_ratio": 2},
+    "qwen4_exp": {"text_config": {"token_budget": 8, "compress_ratio": 2}},
+    "seggpt": {
+        "num_hidden_layers": 4,
+        "merge_index": 0,
+        "intermediate_hidden_state_indices": [1, 2, 3],
+    },
     "t5gemma2_text": {"dropout_rate": 0.0},
     "t5gemma2_encoder": {"dropout_rate": 0.0},
     "t5gemma2_decoder": {"dropout_rate": 0.0},
@@ -70,6 +82,10 @@ MISSING: dict[str, dict[str, Any]] = {
     },
 }
 """Arguments of configs that cannot be built or used without them."""
+
+
+DERIVED = {"hrm_text": ("num_layers_per_stack",)}
+"""Fields that the config computes from others, and must not be given."""
 
 
 def missing_fields(

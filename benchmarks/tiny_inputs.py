@@ -346,17 +346,11 @@ def one_image_each(config: Any) -> Inputs:
 def tiles(config: Any) -> Inputs:
     channels, height, width = sides(config)
     return {
-        "pixel_values": torch.randn(BATCH, 1, 1, channels, height, width),
+        "pixel_values": torch.randn(BATCH, 1, 4, channels, height, width),
         "aspect_ratio_ids": torch.ones(BATCH, 1, dtype=torch.long),
         "aspect_ratio_mask": torch.ones(BATCH, 1, 4, dtype=torch.long),
         "cross_attention_mask": torch.ones(BATCH, LENGTH, 1, 4, dtype=torch.long),
     }
-
-
-def four_tiles(config: Any) -> Inputs:
-    made = tiles(config)
-    made["pixel_values"] = made["pixel_values"].repeat(1, 1, 4, 1, 1, 1)
-    return made
 
 
 def movie(config: Any) -> Inputs:
@@ -423,6 +417,80 @@ def only_rows(config: Any) -> Inputs:
 
 def wide_rows(config: Any) -> Inputs:
     return {"input_features": torch.randn(BATCH, 50, 160)}
+
+
+def widest_rows(config: Any) -> Inputs:
+    return {"input_features": torch.randn(BATCH, 50, 560)}
+
+
+def wider_rows(config: Any) -> Inputs:
+    return {"input_features": torch.randn(BATCH, 50, 320)}
+
+
+def joined_spectra(config: Any) -> Inputs:
+    """Sounds one after the other, and their lengths (Qwen-Omni's audio encoders)."""
+    bins, frames = frames_of(config)
+    lengths = torch.full((BATCH,), frames)
+    return {
+        "input_features": torch.randn(bins, BATCH * frames),
+        "feature_lens": lengths,
+        "aftercnn_lens": (lengths - 1) // 2 + 1,
+    }
+
+
+def flattened(config: Any) -> Inputs:
+    """Rows of patches that begin with the number of the row and the column (Pix2Struct)."""
+    size = size_of(vision(config), 768, "patch_embed_hidden_size")
+    places = torch.cartesian_prod(torch.arange(1, 5), torch.arange(1, 5)).float()
+    rows = torch.randn(BATCH, 16, size)
+    return {"flattened_patches": torch.cat([places.expand(BATCH, 16, 2), rows], -1)}
+
+
+def seen_objects(config: Any) -> Inputs:
+    return {
+        "visual_feats": torch.randn(BATCH, 7, config.visual_feat_dim),
+        "visual_pos": torch.rand(BATCH, 7, config.visual_pos_dim),
+    }
+
+
+def placed_image(config: Any) -> Inputs:
+    """Text with places for the latent queries of an image (Kosmos-2)."""
+    count = config.latent_query_num
+    ids = torch.randint(SPECIAL, 90, (BATCH, count + LENGTH))
+    mask = torch.zeros_like(ids)
+    mask[:, 1 : 1 + count] = 1
+    return image(config) | {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "image_embeds_position_mask": mask,
+    }
+
+
+def image_with_question(config: Any) -> Inputs:
+    """Images, and a question for the Q-Former (InstructBLIP)."""
+    made = image(config)
+    ids = torch.randint(SPECIAL, 90, (BATCH, LENGTH))
+    return made | {"qformer_input_ids": ids, "qformer_attention_mask": torch.ones_like(ids)}
+
+
+def movie_with_question(config: Any) -> Inputs:
+    made = image_with_question(config)
+    return made | {"pixel_values": made["pixel_values"][:, None].repeat(1, 2, 1, 1, 1)}
+
+
+def merged_patches(config: Any) -> Inputs:
+    made = patches(config)
+    return made | {
+        "grid_thw": made["image_grid_thw"],
+        "merge_sizes": torch.full((BATCH,), 2),
+        "image_merge_sizes": torch.full((BATCH,), 2),
+    }
+
+
+def outer_states(config: Any) -> Inputs:
+    """Hidden states of another model, as a decoder without an encoder reads them."""
+    size = size_of(config, 64, "encoder_hidden_size", "cross_attention_hidden_size", "hidden_size")
+    return {"encoder_hidden_states": torch.randn(BATCH, LENGTH + 3, size)}
 
 
 def hidden_rows(config: Any) -> Inputs:
@@ -495,16 +563,14 @@ def series(config: Any) -> Inputs:
     ahead_shape = (BATCH, ahead) if targets == 1 else (BATCH, ahead, targets)
     return {
         "past_values": torch.randn(shape),
-        "past_time_features": torch.randn(BATCH, length + lags, max(features, 1)),
+        "past_time_features": torch.randn(BATCH, length + lags, features),
         "past_observed_mask": torch.ones(shape),
         "static_categorical_features": torch.zeros(
             BATCH, max(1, size_of(config, 1, "num_static_categorical_features")), dtype=torch.long
         ),
-        "static_real_features": torch.randn(
-            BATCH, max(1, size_of(config, 1, "num_static_real_features"))
-        ),
+        "static_real_features": torch.randn(BATCH, size_of(config, 0, "num_static_real_features")),
         "future_values": torch.randn(ahead_shape),
-        "future_time_features": torch.randn(BATCH, ahead, max(features, 1)),
+        "future_time_features": torch.randn(BATCH, ahead, features),
     }
 
 
@@ -530,16 +596,23 @@ def hidden(config: Any) -> Tensor:
 
 
 MAKERS: dict[str, tuple[Callable[[Any], Inputs], ...]] = {
+    "qformer_input_ids": (image_with_question, movie_with_question),
+    "image_embeds_position_mask": (placed_image,),
+    "merge_sizes": (merged_patches,),
+    "image_merge_sizes": (merged_patches,),
     "image_grid_thw": (patches, square_patches, patches_in_row, patches_by_image),
-    "grid_thw": (bare_patches, square_patches),
+    "grid_thw": (bare_patches, square_patches, patches_in_row),
     "target_sizes": (image_in_sizes,),
     "tgt_sizes": (image_in_sizes,),
     "spatial_shapes": (unfolded,),
-    "aspect_ratio_ids": (tiles, four_tiles),
+    "aspect_ratio_ids": (tiles,),
     "pixel_position_ids": (unfolded,),
     "image_position_ids": (unfolded,),
     "pixel_values": (image, masked_image, one_image_each, several_images, movie, unfolded),
     "pixel_values_videos": (movie_first,),
+    "flattened_patches": (flattened,),
+    "feature_lens": (joined_spectra,),
+    "visual_feats": (seen_objects,),
     "input_features": (
         spectrum, spectrum_of_rows, only_spectrum, only_rows, wide_rows, lone_features,
         clap_features, hidden_rows,
@@ -548,6 +621,7 @@ MAKERS: dict[str, tuple[Callable[[Any], Inputs], ...]] = {
     "audio_values": (sound_channel,),
     "past_values": (series, patched_series, plain_series, listed_series),
     "input_ids": (codes, rows_of_codes),
+    "encoder_hidden_states": (outer_states,),
 }  # fmt: skip
 """Makers of inputs by the argument that calls for them."""
 

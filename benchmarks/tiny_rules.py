@@ -61,6 +61,11 @@ def unchanged(value: Any, sizes: Sizes) -> Any:
 
 
 RULES: tuple[Rule, ...] = (
+    (r"image_embedding_size", lambda value, sizes: sizes.image // sizes.patch),
+    (r"num_windows", no_more(4)),
+    (r"num_frames|n_window", no_more(4)),
+    (r"n_window_infer", no_more(16)),
+    (r"samples_per_patch|audio_samples_per_frame", unchanged),
     (r".*(negatives|multiple_of|divis\w+|ratio|factor|rate|theta|temperature|epsilon)", unchanged),
     (
         r".*vocab_size(_per_layer_input)?|vocab_offset|n_token|.*_vocab|ngram_vocab_size_base",
@@ -120,7 +125,6 @@ RULES: tuple[Rule, ...] = (
     ),
     (r"d_latents|output_channels", at_most("hidden")),
     (r"num_filters|n_filters", no_more(4)),
-    (r"image_embedding_size", lambda value, sizes: sizes.image // sizes.patch),
     (r"upsample_groups", at_most("hidden")),
     (r"base_channels", no_more(32)),
     (r"context_size", no_more(8)),
