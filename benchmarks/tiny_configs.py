@@ -139,6 +139,8 @@ def kept_layers(fields: Mapping[str, Any], total: int | None, sizes: Sizes) -> l
     """Layers of the default config that the tiny one keeps: one of each kind, and at least two."""
     if not total:
         return []
+    if total <= 4:
+        return list(range(total))
     lists = {name: list(v) for name, v in fields.items() if isinstance(v, list | tuple)}
     by_layer = [values for values in lists.values() if len(values) == total]
     chosen = [
@@ -215,6 +217,9 @@ def keep_ratios(made: Fields, fields: Mapping[str, Any], sizes: Sizes) -> Fields
             and isinstance(made.get(size), int)
         ):
             made[size] = made[expand] * made["hidden_size"] // made[heads]
+    if isinstance(fields.get("attention_hidden_size"), int) and "attention_head_dim" in fields:
+        made["attention_hidden_size"] = 2 * made["hidden_size"]  # Zamba
+        made["attention_head_dim"] = 2 * made["hidden_size"] // made["num_attention_heads"]
     if "embed_dim_per_stage" in fields:
         made["hidden_size"] = fields["hidden_size"]
     for stages in ("num_heads", "num_attention_heads"):

@@ -54,9 +54,10 @@ MISSING: dict[str, dict[str, Any]] = {
     "granite4_vision": {"deepstack_layer_map": [[0, 0]]},
     "diffusion_gemma_text": EXPERTS,
     "diffusion_gemma": {"text_config": EXPERTS},
-    "moonshine_streaming": {"num_key_value_heads": 4},
-    "qwen4_exp_text": {"token_budget": 8, "compress_ratio": 2},
-    "qwen4_exp": {"text_config": {"token_budget": 8, "compress_ratio": 2}},
+    "moonshine_streaming": {"num_key_value_heads": 8},
+    "qwen4_exp_text": {"indexer_budget": 8, "indexer_compress_ratio": 2},
+    "qwen4_exp": {"text_config": {"indexer_budget": 8, "indexer_compress_ratio": 2}},
+    "zamba": {"num_hidden_layers": 4, "layers_block_type": ["linear_attention", "hybrid"] * 2},
     "seggpt": {
         "num_hidden_layers": 4,
         "merge_index": 0,
