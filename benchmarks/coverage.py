@@ -19,12 +19,14 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
+import coverage_table
+import torch
+import transformers
 from coverage_checks import Row, examine
 from tiny_models import MODEL_TYPES
 from transformers.utils import logging
 
 ROWS = Path(".cache/coverage.jsonl")
-RESULTS = Path(__file__).parent / "results" / "coverage.json"
 Fields = dict[str, Any]
 
 
@@ -39,13 +41,22 @@ def main() -> None:
         options.rows.unlink(missing_ok=True)
     done = {} if options.types else read_rows(options.rows)
     todo = [name for name in types if name not in done]
-    begun = time.monotonic()
+    begun, total = time.monotonic(), len(todo)
     for number, row in enumerate(examine_all(todo, options.jobs, options.limit), 1):
         done[row["type"]] = row
-        print(f"{number}/{len(todo)} {time.monotonic() - begun:.0f} s {line(row)}", flush=True)
+        print(f"{number}/{total} {time.monotonic() - begun:.0f} s {line(row)}", flush=True)
         if not options.types:
             with options.rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
+    rows = [coverage_table.compact(done[name]) for name in types]
+    if not options.types:
+        coverage_table.write(options.out, versions(), rows)
+    print(f"\n{coverage_table.plain_text(rows)}")
+
+
+def versions() -> dict[str, str]:
+    """What the table depends on."""
+    return {"transformers": transformers.__version__, "torch": torch.__version__}
 
 
 def read_options() -> argparse.Namespace:
@@ -55,6 +66,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one type")
     parser.add_argument("--rows", type=Path, default=ROWS, help="where a stopped run resumes")
+    parser.add_argument("--out", type=Path, default=coverage_table.RESULTS, help="the whole table")
     parser.add_argument("--fresh", action="store_true", help="examine every type again")
     return parser.parse_args()
 

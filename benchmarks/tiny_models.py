@@ -199,7 +199,8 @@ def model_classes(model_type: str, config: type[PreTrainedConfig]) -> list[type[
             add_names(names, getattr(modeling_auto, name), model_type)
     by_name = {kind.__name__: kind for kind in found}
     listed = [by_name.pop(name) for name in names if name in by_name]
-    return [*listed, *by_name.values()]
+    kinds = [*listed, *by_name.values()]
+    return [kind for kind in kinds if not kind.__name__.endswith("Backbone")] or kinds
 
 
 def add_names(names: dict[str, None], mapping: Any, model_type: str) -> None:

@@ -51,8 +51,15 @@ def no_more(limit: int) -> Callable[[Any, Sizes], Any]:
 
 
 def kv_heads(value: int, sizes: Sizes) -> int:
-    """One KV head stays one; more become half of the query heads (see `shrink` for equal counts)."""
+    """One KV head stays one; more become half of the query heads; `keep_ratios` sees to the rest."""
     return 1 if value == 1 else sizes.heads // 2
+
+
+def window_size(value: int, sizes: Sizes) -> int:
+    """Windows of the Swin family fit into every stage; those measured in pixels into an image."""
+    if value >= 56:
+        return 4 * sizes.patch
+    return 2 if value in (7, 8, 10, 12) else value
 
 
 def unchanged(value: Any, sizes: Sizes) -> Any:
@@ -149,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (r"attention_chunk_size|global_block_size", no_more(8)),
     (r"attention_window", no_more(4)),
-    (r"window_size", lambda value, sizes: 2 * sizes.patch * 2 if value >= 56 else value),
+    (r"window_size", window_size),
     (
         r"num_queries|num_query_tokens|num_latents|latent_query_num|num_denoising|resampler_n_latents"
         r"|two_stage_num_proposals",
