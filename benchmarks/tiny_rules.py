@@ -51,7 +51,7 @@ def no_more(limit: int) -> Callable[[Any, Sizes], Any]:
 
 
 def kv_heads(value: int, sizes: Sizes) -> int:
-    """One KV head stays one; more become half of the query heads; `keep_ratios` sees to the rest."""
+    """One KV head stays one; more become half of the query heads, if they were fewer."""
     return 1 if value == 1 else sizes.heads // 2
 
 
@@ -69,6 +69,7 @@ def unchanged(value: Any, sizes: Sizes) -> Any:
 
 RULES: tuple[Rule, ...] = (
     (r"image_embedding_size", lambda value, sizes: sizes.image // sizes.patch),
+    (r"patch_embeds_hidden_size", lambda value, sizes: sizes.hidden // 8),
     (r"num_windows", no_more(4)),
     (r"num_frames|n_window", no_more(4)),
     (r"n_window_infer", no_more(16)),
