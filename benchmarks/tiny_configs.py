@@ -220,6 +220,9 @@ def keep_ratios(made: Fields, fields: Mapping[str, Any], sizes: Sizes) -> Fields
     if isinstance(fields.get("attention_hidden_size"), int) and "attention_head_dim" in fields:
         made["attention_hidden_size"] = 2 * made["hidden_size"]  # Zamba
         made["attention_head_dim"] = 2 * made["hidden_size"] // made["num_attention_heads"]
+    if "vision_output_dim" in made and "intermediate_layers_indices" in made:
+        read = 1 + len(made["intermediate_layers_indices"])  # Mllama reads these layers, too
+        made["vision_output_dim"] = read * made["hidden_size"]
     if "embed_dim_per_stage" in fields:
         made["hidden_size"] = fields["hidden_size"]
     for stages in ("num_heads", "num_attention_heads"):

@@ -3,6 +3,7 @@
 In: a model's config. Out: keyword arguments for its forward, some of which it may not accept.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -65,19 +66,14 @@ def only_rows(config: Any) -> Inputs:
     return {"input_features": spectrum_of_rows(config)["input_features"]}
 
 
-def wide_rows(config: Any) -> Inputs:
-    """Stacked frames of 160 values."""
-    return {"input_features": torch.randn(BATCH, 50, 160)}
+def stacked_rows(width: int) -> Callable[[Any], Inputs]:
+    """A maker of stacked frames of this width."""
 
+    def make(config: Any) -> Inputs:
+        mask = torch.ones(BATCH, 48, dtype=torch.bool)
+        return {"input_features": torch.randn(BATCH, 48, width), "input_features_mask": mask}
 
-def wider_rows(config: Any) -> Inputs:
-    """Stacked frames of 320 values."""
-    return {"input_features": torch.randn(BATCH, 50, 320)}
-
-
-def widest_rows(config: Any) -> Inputs:
-    """Stacked frames of 560 values."""
-    return {"input_features": torch.randn(BATCH, 50, 560)}
+    return make
 
 
 def joined_spectra(config: Any) -> Inputs:
