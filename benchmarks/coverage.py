@@ -150,6 +150,7 @@ def work(model_type: str, answer: Connection) -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.dup2(devnull, 2)
+    torch.set_num_threads(1)
     answer.send(examine(model_type).to_json())
     answer.close()
 

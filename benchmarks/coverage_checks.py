@@ -65,11 +65,15 @@ class Wrong(Exception):
 
 def examine(model_type: str) -> Row:
     """The row of a model type. Builds its model in this process."""
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    row = Row(model_type)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fill(Row(model_type))
+
+
+def fill(row: Row) -> Row:
+    """The row with everything found out about its type."""
     try:
-        tiny = build(model_type)
+        tiny = build(row.type)
     except NotBuilt as error:
         row.why_not_built = short(str(error))
         return row

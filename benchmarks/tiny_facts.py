@@ -54,6 +54,7 @@ MISSING: dict[str, dict[str, Any]] = {
     "granite4_vision": {"deepstack_layer_map": [[0, 0]]},
     "diffusion_gemma_text": EXPERTS,
     "diffusion_gemma": {"text_config": EXPERTS, "vision_config": {"model_type": "gemma4_vision"}},
+    "blip-2": {"image_token_index": 120},
     "instructblip": {"image_token_index": 120},
     "instructblipvideo": {"video_token_index": 120},
     "gemma4": {
