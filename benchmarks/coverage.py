@@ -4,7 +4,7 @@ Each type is examined in a process of its own with a time limit. Rows are writte
 they come, so a stopped run resumes; the whole table is written to results/coverage.json.
 
     python benchmarks/coverage.py                   # every type, with a process per core
-    python benchmarks/coverage.py --types bert t5   # some types, shown and not recorded
+    python benchmarks/coverage.py --types bert t5   # some types; --record keeps their rows
 """
 
 import argparse
@@ -35,23 +35,33 @@ def main() -> None:
     options = read_options()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    resumes = options.types is None
     types = options.types or list(MODEL_TYPES)
-    options.rows.parent.mkdir(parents=True, exist_ok=True)
-    if options.fresh:
-        options.rows.unlink(missing_ok=True)
-    done = {} if options.types else read_rows(options.rows)
+    done = resume(options.rows, fresh=options.fresh) if resumes else {}
     todo = [name for name in types if name not in done]
-    begun, total = time.monotonic(), len(todo)
-    for number, row in enumerate(examine_all(todo, options.jobs, options.limit), 1):
-        done[row["type"]] = row
-        print(f"{number}/{total} {time.monotonic() - begun:.0f} s {line(row)}", flush=True)
-        if not options.types:
-            with options.rows.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-    rows = [coverage_table.compact(done[name]) for name in types]
-    if not options.types:
-        coverage_table.write(options.out, versions(), rows)
+    begun = time.monotonic()
+    try:
+        for number, row in enumerate(examine_all(todo, options.jobs, options.limit), 1):
+            done[row["type"]] = row
+            if resumes:
+                append(options.rows, row)
+            spent = time.monotonic() - begun
+            print(f"{number}/{len(todo)} {spent:.0f} s {line(row)}", flush=True)
+    except KeyboardInterrupt:
+        print("Stopped; the next run resumes here." if resumes else "Stopped.")
+        raise SystemExit(130) from None
+    record(options, [coverage_table.compact(done[name]) for name in types])
+
+
+def record(options: argparse.Namespace, rows: list[Fields]) -> None:
+    """Show the table, and write it if all types were examined or `--record` is given."""
     print(f"\n{coverage_table.plain_text(rows)}")
+    if options.record:
+        known = {row["type"]: row for row in coverage_table.read(options.out)[1]}
+        rows = list((known | {row["type"]: row for row in rows}).values())
+    if options.record or options.types is None:
+        coverage_table.write(options.out, versions(), rows)
+        options.rows.unlink(missing_ok=True)
 
 
 def versions() -> dict[str, str]:
@@ -62,7 +72,8 @@ def versions() -> dict[str, str]:
 def read_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--types", nargs="+", help="examine these types only, and record nothing")
+    parser.add_argument("--types", nargs="+", help="examine these types only")
+    parser.add_argument("--record", action="store_true", help="put their rows into the table")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one type")
     parser.add_argument("--rows", type=Path, default=ROWS, help="where a stopped run resumes")
@@ -71,17 +82,19 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_rows(path: Path) -> dict[str, Fields]:
+def resume(path: Path, *, fresh: bool) -> dict[str, Fields]:
     """The rows of a stopped run, by type; a half-written last line is left out."""
-    rows: dict[str, Fields] = {}
-    if path.exists():
-        for text in path.read_text("utf-8").splitlines():
-            try:
-                row = json.loads(text)
-            except json.JSONDecodeError:
-                continue
-            rows[row["type"]] = row
-    return rows
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = path.read_text("utf-8").splitlines(keepends=True) if path.exists() and not fresh else []
+    whole = [text for text in texts if text.endswith("\n")]
+    path.write_text("".join(whole), "utf-8")
+    return {row["type"]: row for row in map(json.loads, whole)}
+
+
+def append(path: Path, row: Fields) -> None:
+    """Add a row to those of this run."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 @dataclass

@@ -83,6 +83,26 @@ def totals(rows: Sequence[Fields]) -> list[tuple[str, str, str]]:
     return table
 
 
+def works(row: Fields) -> str:
+    """What works for a type, in words."""
+    if is_bad(row):
+        return "wrong"
+    if not is_equal(row):
+        return "nothing"
+    return ", ".join(
+        step for step in ("watched", "scanned", "silenced", "cut") if state(row, step) == "yes"
+    )
+
+
+def outcomes(rows: Iterable[Fields]) -> dict[str, list[str]]:
+    """Types with attention by what works, the commonest first."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if "attention" in row:
+            found.setdefault(works(row), []).append(row["type"])
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+
 def reason(why: str) -> str:
     """The part of a sentence that is the same for other models."""
     why = re.sub(r"^.*?cannot be \w+( here)?: (its attention )?", "", why)
@@ -91,7 +111,7 @@ def reason(why: str) -> str:
     why = re.sub(r" ?\([^)]*\)", "", why)
     why = re.sub(r"\bL\d+\b", "L", why)
     why = re.sub(r"\d[\d.e-]*", "N", why)
-    return why.partition("; docs/")[0]
+    return why.partition("; docs/")[0].strip()
 
 
 def reasons(rows: Iterable[Fields], step: str, states: Sequence[str]) -> dict[str, list[str]]:
@@ -99,7 +119,7 @@ def reasons(rows: Iterable[Fields], step: str, states: Sequence[str]) -> dict[st
     found: dict[str, list[str]] = {}
     for row in rows:
         if state(row, step) in states:
-            found.setdefault(f"{state(row, step)}: {reason(row[step][1])}", []).append(row["type"])
+            found.setdefault(reason(row[step][1]), []).append(row["type"])
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 
@@ -109,7 +129,8 @@ def plain_text(rows: Sequence[Fields]) -> str:
     for step in STEPS:
         for states in (BAD, ("refused",)):
             for why, types in reasons(rows, step, states).items():
-                lines += ["", f"{step} {why} ({len(types)})", f"    {' '.join(types)}"]
+                ended = "refused" if states == ("refused",) else "wrong or failed"
+                lines += ["", f"{step} {ended}: {why} ({len(types)})", f"    {' '.join(types)}"]
     missing = [row for row in rows if "model" not in row]
     lines += ["", f"not built ({len(missing)})"]
     lines += [f"    {row['type']}: {row['why_not_built']}" for row in missing]
