@@ -98,6 +98,8 @@ class Shrinker:
         """A sub-config, rotary parameters, or settings by layer."""
         if name in ("rope_parameters", "rope_scaling"):
             return shrink_rope(value, self.sizes)
+        if name == "projector_patch_to_query_dict":
+            return {str(self.grid**2): 4}
         if name == "per_layer_config":
             places = {layer: place for place, layer in enumerate(self.layers)}
             return {
@@ -111,6 +113,8 @@ class Shrinker:
         """A list: one value per layer, layers by number, token ids, stages, or sizes."""
         if self.total and len(values) == self.total:
             return [self.value_of(name, values[layer]) for layer in self.layers]
+        if name == "image_grid_pinpoints":
+            return [[self.sizes.image, 2 * self.sizes.image]]
         if name == "backbone_feature_sizes":
             return [[side * self.grid // values[-1][0] for side in sides] for sides in values]
         if any(isinstance(value, bool) or not isinstance(value, int) for value in values):

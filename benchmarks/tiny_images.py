@@ -11,14 +11,9 @@ from tiny_sizes import BATCH, LENGTH, SPECIAL, Inputs, part, size_of
 
 def vision(config: Any) -> Any:
     """The config of the part that sees."""
+    outer = part(config, "vlm_config", "thinker_config")
     return part(
-        config,
-        "vision_config",
-        "backbone_config",
-        "encoder",
-        "image_config",
-        "visual_config",
-        "thinker_config",
+        outer, "vision_config", "backbone_config", "encoder", "image_config", "visual_config"
     )
 
 
@@ -131,6 +126,15 @@ def unfolded(config: Any) -> Inputs:
         )
         .reshape(1, 16, 2)
         .expand(BATCH, 16, 2),
+    }
+
+
+def tiled_images(config: Any) -> Inputs:
+    """An image and its two tiles (LLaVA-NeXT; see `image_grid_pinpoints`)."""
+    channels, height, width = sides(config)
+    return {
+        "pixel_values": torch.randn(BATCH, 3, channels, height, width),
+        "image_sizes": torch.tensor([[height, 2 * width]] * BATCH),
     }
 
 

@@ -38,6 +38,7 @@ IMAGES: dict[str, tuple[Maker, ...]] = {
     "pixel_values": (
         images.image,
         images.masked_image,
+        images.tiled_images,
         images.one_image_each,
         images.several_images,
         images.movie,

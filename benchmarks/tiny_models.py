@@ -80,20 +80,50 @@ REPAIRS = (
 )
 
 
+MEDIA = {"pixel_values", "input_features", "input_values"}
+MEDIA_REPAIRS = 4
+"""The last repair that is tried for the sake of images and sounds alone."""
+
+
 def build(model_type: str) -> TinyModel:
-    """A tiny model of the type and its inputs; raises NotBuilt with the reasons."""
+    """A tiny model of the type and its inputs; raises NotBuilt with the reasons.
+
+    A model that reads images or sounds beside text gets some if any of the first repairs helps.
+    """
     reasons: dict[str, None] = {}
     tried: list[str] = []
-    for repair in REPAIRS:
+    poorer: TinyModel | None = None
+    for number, repair in enumerate(REPAIRS):
         for model in tiny_models(model_type, replace(Sizes(), **repair), reasons, tried):
-            reasons.setdefault(f"{type(model).__name__}: no inputs fit its forward")
-            for inputs in candidate_inputs(model):
-                reason = why_not(model, inputs)
-                if reason is None:
-                    words = ", ".join(f"{name} {size}" for name, size in repair.items())
-                    return TinyModel(model_type, model, inputs, words)
-                reasons[f"{type(model).__name__}({', '.join(inputs)}): {reason}"] = None
+            inputs = first_read(model, reasons)
+            if inputs is not None:
+                words = ", ".join(f"{name} {size}" for name, size in repair.items())
+                tiny = TinyModel(model_type, model, inputs, words)
+                if has_media(model, inputs):
+                    return tiny
+                poorer = poorer or tiny
+        if poorer is not None and number >= MEDIA_REPAIRS:
+            return poorer
+    if poorer is not None:
+        return poorer
     raise NotBuilt("\n".join(reasons) or "no model class")
+
+
+def first_read(model: PreTrainedModel, reasons: dict[str, None]) -> Inputs | None:
+    """The first inputs that the model reads; None, with the reasons, if there are none."""
+    reasons.setdefault(f"{type(model).__name__}: no inputs fit its forward")
+    for inputs in candidate_inputs(model):
+        reason = why_not(model, inputs)
+        if reason is None:
+            return inputs
+        reasons[f"{type(model).__name__}({', '.join(inputs)}): {reason}"] = None
+    return None
+
+
+def has_media(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the inputs have images or sounds, or the model takes none."""
+    taken = MEDIA & inspect.signature(model.forward).parameters.keys()
+    return not taken or not taken.isdisjoint(inputs)
 
 
 def why_not(model: nn.Module, inputs: Inputs) -> str | None:

@@ -147,7 +147,7 @@ RULES: tuple[Rule, ...] = (
         r"num_position_embeddings|position_embedding_size",
         lambda value, sizes: min(value, sizes.grid**2),
     ),
-    (r"mm_tokens_per_image", no_more(4)),
+    (r"mm_tokens_per_image|max_value_projector_patch_to_query_dict", no_more(4)),
     (r"(pretrain_)?(image|img)_size|max_image_size|max_img_size|crop_size", at_most("image")),
     (r"patch_size|patch_stride|patch_kernel_size", at_most("patch")),
     (
