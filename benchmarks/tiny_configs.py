@@ -124,7 +124,7 @@ class Shrinker:
         if self.total and INDICES.fullmatch(name):
             return self.places_of(name, values)
         if name.startswith("vision_feature"):
-            return [-1 - place for place in range(len(values))]
+            return [-1 - place % 2 for place in range(len(values))]
         if name in STAGES:
             return [min(value, 2 - bool(place)) for place, value in enumerate(values)]
         return [tiny_number(name, value, self.sizes) for value in values]

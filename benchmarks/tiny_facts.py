@@ -59,6 +59,7 @@ MISSING: dict[str, dict[str, Any]] = {
     "instructblipvideo": {"video_token_index": 120},
     "qwen2_5_omni_thinker": {"vision_start_token_id": 151_652, "vision_end_token_id": 151_653},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151_652, "vision_end_token_id": 151_653},
+    "voxtral": {"audio_token_id": 120},
     "gemma4": {
         "vision_config": {"model_type": "gemma4_vision"},
         "audio_config": {"model_type": "gemma4_audio"},

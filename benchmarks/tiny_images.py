@@ -11,7 +11,7 @@ from tiny_sizes import BATCH, LENGTH, SPECIAL, Inputs, part, size_of
 
 def vision(config: Any) -> Any:
     """The config of the part that sees."""
-    outer = part(config, "vlm_config", "thinker_config")
+    outer = part(config, "vlm_config", "thinker_config", "encoder")
     return part(
         outer, "vision_config", "backbone_config", "encoder", "image_config", "visual_config"
     )

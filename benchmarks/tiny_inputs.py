@@ -5,6 +5,7 @@ reads is the one to use. `tiny_images.py` and `tiny_sounds.py` make what is not 
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product
@@ -205,10 +206,21 @@ def with_places(model: nn.Module, config: Any, text: Inputs, media: Inputs) -> I
     for name, kind in PLACES:
         token = place_token(config, kind)
         if "input_ids" in text and name in media and token is not None:
-            count = count_features(model, kind, media)
+            count = count_features(model, kind, media) or read_count(model, text | media)
             if count and count % BATCH == 0:
                 text = placed(text, token, count // BATCH, config)
     return text
+
+
+@torch.no_grad()
+def read_count(model: nn.Module, inputs: Inputs) -> int | None:
+    """Number of features that the model complains to have no places for."""
+    try:
+        model(**inputs)
+    except Exception as error:
+        found = re.search(r"features:? (\d+)", str(error))
+        return int(found[1]) if found else None
+    return None
 
 
 def mark_media(whole: Inputs, config: Any, parameters: Any) -> Inputs:
@@ -222,7 +234,8 @@ def mark_media(whole: Inputs, config: Any, parameters: Any) -> Inputs:
 
 def place_token(config: Any, kind: str) -> int | None:
     """The token that stands for a piece of an image or a sound."""
-    for owner in (config, text_config(config)):
+    parts = (getattr(config, name, None) for name in ("vlm_config", "thinker_config"))
+    for owner in (config, text_config(config), *filter(None, parts)):
         for name in (f"{kind}_token_id", f"{kind}_token_index"):
             if isinstance(token := getattr(owner, name, None), int):
                 return token
