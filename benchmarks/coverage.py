@@ -8,6 +8,7 @@ they come, so a stopped run resumes; the whole table is written to results/cover
 """
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -39,6 +40,7 @@ def main() -> None:
     types = options.types or list(MODEL_TYPES)
     done = resume(options.rows, fresh=options.fresh) if resumes else {}
     todo = [name for name in types if name not in done]
+    warm_up()
     begun = time.monotonic()
     try:
         for number, row in enumerate(examine_all(todo, options.jobs, options.limit), 1):
@@ -51,6 +53,17 @@ def main() -> None:
         print("Stopped; the next run resumes here." if resumes else "Stopped.")
         raise SystemExit(130) from None
     record(options, [coverage_table.compact(done[name]) for name in types])
+
+
+def warm_up() -> None:
+    """Import what nearly every type needs, once, before the processes are forked.
+
+    One thread, because processes cannot be forked from one that has a pool of threads.
+    """
+    torch.set_num_threads(1)
+    for model_type in ("bert", "clip"):
+        examine(model_type)
+    gc.freeze()
 
 
 def record(options: argparse.Namespace, rows: list[Fields]) -> None:

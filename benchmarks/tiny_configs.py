@@ -66,8 +66,8 @@ class Shrinker:
             for name, value in fields.items()
             if name not in IGNORED
         }
-        if "width_coefficient" in fields:  # sizes of EfficientNet follow from each other
-            return dict(fields) | {"image_size": self.sizes.image}
+        if "width_coefficient" in fields:
+            return narrow(fields, self.sizes)
         if made.get("out_indices"):
             made.pop("out_features", None)
         missing_fields(made, fields, self.sizes, len(self.layers))
@@ -137,6 +137,17 @@ class Shrinker:
             first = len(self.layers) + 1 - len(values)
             return [max(first + place, 0) for place in range(len(values))]
         return [place for place, layer in enumerate(self.layers) if layer in values]
+
+
+def narrow(fields: Mapping[str, Any], sizes: Sizes) -> Fields:
+    """The fields of an EfficientNet, whose sizes follow from two coefficients."""
+    hidden = round(fields["hidden_dim"] / fields["width_coefficient"] / 4)
+    return dict(fields) | {
+        "width_coefficient": 0.25,
+        "depth_coefficient": 0.25,
+        "hidden_dim": hidden,
+        "image_size": sizes.image,
+    }
 
 
 def kept_layers(fields: Mapping[str, Any], total: int | None, sizes: Sizes) -> list[int]:
