@@ -141,9 +141,10 @@ class Shrinker:
 
 def narrow(fields: Mapping[str, Any], sizes: Sizes) -> Fields:
     """The fields of an EfficientNet, whose sizes follow from two coefficients."""
-    hidden = round(fields["hidden_dim"] / fields["width_coefficient"] / 4)
+    width = 0.2
+    hidden = round(width * fields["hidden_dim"] / fields["width_coefficient"])
     return dict(fields) | {
-        "width_coefficient": 0.25,
+        "width_coefficient": width,
         "depth_coefficient": 0.25,
         "hidden_dim": hidden,
         "image_size": sizes.image,
