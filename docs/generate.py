@@ -6,6 +6,7 @@ writes the pages; a test fails if one of them is stale.
 
 import ast
 import re
+import runpy
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -112,6 +113,42 @@ def returned() -> str:
 
     rows = [row for row in FAMILIES if row.returns_weights]
     return f"{code(*sorted({name for row in rows for name in row.classes}))}\n"
+
+
+def coverage() -> dict[str, Any]:
+    """The functions and the rows of the benchmark that runs every model type."""
+    made = runpy.run_path(str(DOCS.parent / "benchmarks" / "coverage_table.py"))
+    made["setting"], made["rows"] = made["read"]()
+    return made
+
+
+def totals() -> str:
+    """How many model types can be watched, scanned, silenced and cut."""
+    made = coverage()
+    heading, *rows = made["totals"](made["rows"])
+    return table((f"transformers {made['setting']['transformers']}", *heading[1:]), *rows)
+
+
+def outcomes() -> str:
+    """Model types by what works."""
+    made = coverage()
+    return table(
+        ("what works", "types", "which"),
+        *(
+            (works, str(len(types)), code(*types))
+            for works, types in made["outcomes"](made["rows"]).items()
+        ),
+    )
+
+
+def obstacles() -> str:
+    """Why a step does not work, with the model types."""
+    made = coverage()
+    rows = [("not", "because", "types", "which")]
+    for step in ("watched", "scanned", "silenced", "cut"):
+        for why, types in made["reasons"](made["rows"], step, ("refused",)).items():
+            rows.append((step, why, str(len(types)), code(*types)))
+    return table(*rows)
 
 
 def known() -> str:
@@ -362,7 +399,7 @@ def builtin_examples() -> str:
 MARKED = {
     "api.md": [names],
     "measures.md": [columns],
-    "families.md": [returned, families, refused],
+    "families.md": [totals, outcomes, obstacles, returned, families, refused],
     "plan.md": [known],
     "probes.md": [natural_baselines, builtin_examples, baselines],
     "table.md": [roles],
