@@ -37,6 +37,7 @@ from headwise.models.gguf_files import (
 )
 from headwise.models.load_errors import explain_errors, one_sentence, parse_gguf_once, quiet
 from headwise.models.loaded import LoadedModel
+from headwise.models.modalities import kind_instead_of_text
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
@@ -58,7 +59,7 @@ class LoadOptions:
     keeps_head: bool = False
     """Whether to load the prediction head that the config names."""
     needs_tokenizer: bool = True
-    """Whether to reject the directory of a text model if it contains no tokenizer."""
+    """Whether to reject the directory of a model that reads text if it contains no tokenizer."""
 
     def __post_init__(self) -> None:
         if isinstance(self.dtype, torch.dtype):
@@ -281,7 +282,7 @@ def _load_tokenizer(
         return None, ""
     folder, file = Path(source), common.get("gguf_file")
     if file is None and folder.is_dir() and not has_tokenizer(folder):
-        if not is_needed:
+        if not is_needed or kind_instead_of_text(model):
             return None, ""
         raise ModelError(
             f"{source} has no tokenizer: save one there with tokenizer.save_pretrained"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
+from headwise.models.modalities import check_reads_text
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
@@ -26,6 +27,7 @@ from headwise.reading.python_manual import split_sentences
 from headwise.reading.reader import Reader, Window, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
+from headwise.watching.failures import explain_failures
 from headwise.watching.gates import silence
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import find_sites
@@ -88,8 +90,7 @@ class Evaluation:
         samples = [objective.prepare(inputs, number) for number, inputs in enumerate(batches)]
         if objective.needs_reference and has_losses:
             samples = [
-                replace(sample, reference=objective.output(model, sample.inputs))
-                for sample in samples
+                replace(sample, reference=_output(model, objective, sample)) for sample in samples
             ]
         return cls(model, objective, tuple(samples))
 
@@ -110,6 +111,7 @@ class Evaluation:
         WHOLE_LENGTH, or than the model's limit, is split.
         """
         model, objective, tokenizer = scored.model, scored.objective, scored.tokenizer
+        check_reads_text(scored)
         if tokenizer is None:
             raise OptionError(f"{scored.name} has no tokenizer: pass batches of its inputs instead")
         texts = list(texts)
@@ -171,7 +173,7 @@ class Evaluation:
     def losses(self) -> Losses:
         """The loss on every example, with the model in its current state."""
         losses = [
-            self.objective.losses(self.objective.output(self.model, sample.inputs), sample)
+            self.objective.losses(_output(self.model, self.objective, sample), sample)
             for sample in self.samples
         ]
         return Losses(
@@ -198,6 +200,12 @@ class Evaluation:
     def with_model(self, model: nn.Module) -> "Evaluation":
         """The same evaluation of another model; the reference output stays the same."""
         return replace(self, model=model)
+
+
+def _output(model: nn.Module, objective: Objective, sample: Sample) -> Tensor:
+    """The output that the objective reads; raises OptionError if the model cannot read a sample."""
+    with explain_failures(model, sample.inputs):
+        return objective.output(model, sample.inputs)
 
 
 def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
@@ -262,7 +270,7 @@ def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about memory for weights, which are discarded at once
-        with watch(model, count):
+        with watch(model, count), explain_failures(model, first):
             forward_batch(model, first)
     names = [site.layer_name for site in find_sites(model)]
     return {name: counts[name] for name in names if name in counts}

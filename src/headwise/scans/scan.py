@@ -6,7 +6,6 @@ to the sums. Processes can share the batches, and a stopped scan resumes with th
 
 import importlib.metadata
 import json
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import OWN, HeadwiseError, OptionError, warn_user
+from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
 from headwise.head_table import HeadTable
 from headwise.measures.counter import (
@@ -31,8 +30,9 @@ from headwise.measures.measure import measure_rows
 from headwise.measures.repeats import Repeats
 from headwise.measures.uniform import Uniform
 from headwise.models import fingerprint
-from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
+from headwise.models.loading import LoadOptions
+from headwise.models.modalities import check_reads_text
 from headwise.probes.builtin import builtin_sentences
 from headwise.probes.natural import balanced_sentences, natural_sentences
 from headwise.probes.scoring import RelationScores
@@ -47,7 +47,6 @@ from headwise.reading.tensors import (
     batch_from_tensors,
     check_input_names,
     non_text_inputs,
-    why_unreadable,
 )
 from headwise.reading.words import merge_pieces
 from headwise.scans.examples import find_examples
@@ -59,6 +58,7 @@ from headwise.scans.suitability import why_unsuited
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import column_meanings, head_pairs, head_table, relation_table
 from headwise.watching.calls import Call
+from headwise.watching.failures import explain_failures
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
@@ -190,7 +190,10 @@ class ScanJob:
                 f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, such as "
                 "the result of transformers.AutoTokenizer.from_pretrained"
             )
-        loaded = open_model(model, tokenizer)
+        needs_tokenizer = inputs is None and tokenizer is None
+        loaded = open_model(model, tokenizer, options=LoadOptions(needs_tokenizer=needs_tokenizer))
+        if batches is None:
+            check_reads_text(loaded)
         for batch in batches or ():
             check_input_names(loaded.model, batch)
         return cls(
@@ -426,22 +429,9 @@ def _read_batch(
     model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
 ) -> None:
     """Run the model on a batch, pass every attention call to `add`, and explain bad inputs."""
-    name = type(model).__name__
-    with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
-        try:
-            forward_batch(model, batch.inputs)
-        except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as err:  # models fail in many ways if inputs are missing
-            *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
-            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug in headwise
-                raise
-            if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
-                raise OptionError(f"{name} cannot read this: {reason}") from err
-            if isinstance(err, TypeError | ValueError):
-                check_input_names(model, batch.inputs, is_strict=True)
-            what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
-            raise OptionError(
-                f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with "
-                "everything it needs"
-            ) from err
+    with (
+        torch.inference_mode(),
+        watch(model, add, needs_lse=needs_lse),
+        explain_failures(model, batch.inputs),
+    ):
+        forward_batch(model, batch.inputs)
