@@ -42,16 +42,14 @@ def kind_instead_of_text(model: Any) -> str:
 def how_to_read(kinds: list[str]) -> str:
     """What to pass to a model that reads these kinds of input."""
     flags = [OPTIONS[kind] for kind in kinds if kind in OPTIONS]
-    return f"give {' and '.join(flags)}, or in Python tensors" if flags else "pass tensors"
+    tensors = "tensors by the names of its inputs, as inputs=[...] or batches=[...]"
+    return f"give {' and '.join(flags)}, or in Python {tensors}" if flags else f"pass {tensors}"
 
 
 def check_reads_text(loaded: LoadedModel) -> None:
     """Raise OptionError if a model reads sound, images or numbers instead of text."""
     if kind := kind_instead_of_text(loaded.model):
-        raise OptionError(
-            f"{loaded.name} reads {kind}, not text: {how_to_read([kind])} by the names of its "
-            "inputs"
-        )
+        raise OptionError(f"{loaded.name} reads {kind}, not text: {how_to_read([kind])}")
 
 
 def why_text_is_not_enough(model: Any) -> str:

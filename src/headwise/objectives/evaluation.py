@@ -143,7 +143,9 @@ class Evaluation:
     @cached_property
     def counts(self) -> HeadCounts:
         """Number of heads and KV heads in every layer that the samples run through."""
-        return count_heads(self.model, self.samples[0].inputs)
+        inputs = self.samples[0].inputs
+        with explain_failures(self.model, inputs):
+            return count_heads(self.model, inputs)
 
     @cached_property
     def heads(self) -> tuple[HeadId, ...]:
@@ -270,7 +272,7 @@ def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about memory for weights, which are discarded at once
-        with watch(model, count), explain_failures(model, first):
+        with watch(model, count):
             forward_batch(model, first)
     names = [site.layer_name for site in find_sites(model)]
     return {name: counts[name] for name in names if name in counts}
