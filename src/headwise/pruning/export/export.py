@@ -84,9 +84,9 @@ def export(
     """Write the model to the directory `out`. Raises ModelError if it would load back changed.
 
     `tokenizer` may also be a processor. `source` is the uncut model's directory, from which every
-    file is copied that is not replaced, such as `preprocessor_config.json`. `inputs` are run through the model and through the copy
-    loaded back, to compare their outputs. `extras` are texts to add to the directory, by file name;
-    README.md becomes part of the model card.
+    file is copied that is not replaced, such as `preprocessor_config.json`. `inputs` are run
+    through the model and through the copy loaded back, to compare their outputs. `extras` are texts
+    to add to the directory, by file name; README.md becomes part of the model card.
     """
     check_exportable(model)
     modules = sentence_modules(source)
