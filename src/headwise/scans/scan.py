@@ -25,6 +25,7 @@ from headwise.measures.counter import (
     RowChoice,
     make_measures,
     sequence_views,
+    tokens_of,
 )
 from headwise.measures.measure import measure_rows
 from headwise.measures.repeats import Repeats
@@ -52,6 +53,7 @@ from headwise.reading.words import merge_pieces
 from headwise.scans.examples import find_examples
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.gold_sentences import GoldSentences
+from headwise.scans.left_out import find_left_out
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.settings import ScanSettings
 from headwise.scans.suitability import why_unsuited
@@ -332,7 +334,7 @@ class ScanJob:
             compares=settings.compares,
             cache=self.cache,
         )
-        count_batch(self.model, batch, counter)
+        sums.left_out |= count_batch(self.model, batch, counter)
         if batch.num_tokens:
             sums.counts["tokens"] += batch.num_tokens
         sums.counts["windows"] += len(batch.indices)
@@ -359,12 +361,16 @@ class ScanJob:
         sentences = [(gold.sentences[index], gold.encoded[index]) for index in batch.indices]
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
+        unreadable: set[str] = set()
 
         def add(call: Call) -> None:
             if call.stack == "cross":
                 return
-            weights = call.weights()
             sums.heads.num_heads[call.stack, call.layer] = call.num_heads
+            if None in tokens_of(call, batch):  # as in windows, or where tokens are joined
+                unreadable.add(call.stack)
+                return
+            weights = call.weights()
             if call.stack not in between_words:
                 between_words[call.stack] = [[] for _ in sentences]
                 is_causal[call.stack] = not weights[0].triu(1).any()
@@ -376,6 +382,8 @@ class ScanJob:
 
         _read_batch(self.model, batch, add)
         for stack, of_stack in between_words.items():
+            if stack in unreadable:  # heads are numbered within the stack, so none is counted
+                continue
             weights = [torch.cat(layers) for layers in of_stack]
             empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
             scores = sums.relations.setdefault(f"{source}|{stack}", empty)
@@ -406,6 +414,7 @@ class ScanJob:
             "counts": dict(sorted(counts.items())),
             "rows": self.settings.describe_rows(),
             **({"unmeasured": self.unsuited} if self.unsuited else {}),
+            **({"left_out": left_out} if (left_out := find_left_out(self.model, sums)) else {}),
             **{name: value for name, value in facts.items() if name != "model"},
         }
         halves = {source: gold.halves for source, gold in self._gold.items()}
@@ -418,20 +427,28 @@ class ScanJob:
         return Scan(table, head_pairs(sums.heads), relations)
 
 
-def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
-    """Run the model on one batch and count every attention call."""
-    _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
+def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> dict[str, str]:
+    """Run the model on one batch and count every attention call.
+
+    Returns the layers whose weights cannot be read, with the reason.
+    """
+    left_out = _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
     counter.finish()
     counter.cache.warn_of_indirect_outputs()
+    return left_out
 
 
 def _read_batch(
     model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
-) -> None:
-    """Run the model on a batch, pass every attention call to `add`, and explain bad inputs."""
+) -> dict[str, str]:
+    """Run the model on a batch, pass every attention call to `add`, and explain bad inputs.
+
+    Returns the layers whose weights cannot be read, with the reason.
+    """
     with (
         torch.inference_mode(),
-        watch(model, add, needs_lse=needs_lse),
+        watch(model, add, needs_lse=needs_lse) as watched,
         explain_failures(model, batch.inputs),
     ):
         forward_batch(model, batch.inputs)
+    return watched.left_out
