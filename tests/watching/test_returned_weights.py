@@ -72,6 +72,17 @@ def test_returned_weights_are_watched_without_a_row_of_facts(x: Tensor) -> None:
     assert watched.calls[0].mixed.shape == (2, HEADS, 7, D_VALUE)
 
 
+def test_weights_with_batch_and_heads_in_one_axis_are_read_if_they_give_the_output() -> None:
+    model = ForeignModel(ForeignAttention(changes=lambda weights: weights.flatten(0, 1))).eval()
+    x = torch.randn(HEADS, 7, WIDTH)  # a batch that could also be one sequence of all heads
+    with watch(model) as watched:
+        model(x)
+    assert watched.calls[0].weights().shape == (HEADS, HEADS, 7, 7) and watched.calls[0].is_direct
+    averaged = ForeignModel(ForeignAttention(changes=lambda weights: weights.mean(1))).eval()
+    with pytest.raises(ModelError, match="no weights per head"), watch(averaged):
+        averaged(x)
+
+
 @pytest.mark.parametrize("head", range(HEADS))
 def test_silencing_zeroes_one_head_before_the_projection(head: int, x: Tensor) -> None:
     model = ForeignModel(ForeignAttention()).eval()

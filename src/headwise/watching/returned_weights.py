@@ -33,13 +33,23 @@ Refuse = Callable[[Site, str], None]
 """Receives a site whose weights cannot be read, and the reason."""
 
 
-def find_weights(outputs: Any, num_heads: int | None) -> Float[Tensor, "batch heads q k"] | None:
-    """The weights among a module's outputs; None if none of them has their shape."""
-    for output in _tensors(outputs):
-        if output.is_floating_point() and output.dim() == 4:
-            if num_heads is None or output.shape[1] == num_heads:
-                return output
-    return None
+def find_weights(outputs: Any, num_heads: int | None) -> list[Tensor]:
+    """Tensors among a module's outputs with the shape of weights, `[batch heads query key]`."""
+    return [
+        output
+        for output in _tensors(outputs)
+        if output.is_floating_point() and output.dim() == 4 and num_heads in (None, output.shape[1])
+    ]
+
+
+def find_folded_weights(outputs: Any, num_heads: int | None) -> list[Tensor]:
+    """Tensors that may be weights with batch and heads in one axis, with these axes apart."""
+    return [
+        output.unflatten(0, (-1, num_heads))
+        for output in _tensors(outputs)
+        if output.is_floating_point() and output.dim() == 3 and num_heads
+        if len(output) % num_heads == 0
+    ]
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -92,6 +102,8 @@ class ReturnedWeights:
     is_known: bool = True
     """Whether a row of facts says that the module returns its weights and where heads are mixed."""
     parts: dict[str, Tensor] = field(default_factory=dict, init=False)
+    is_folded: bool = field(default=False, init=False)
+    """Whether the module returns weights with batch and heads in one axis."""
     values: list[Tensor] = field(default_factory=list, init=False)
     """Outputs of the module's own projections, one of which may be the values."""
 
@@ -140,14 +152,19 @@ class ReturnedWeights:
             self.values.append(output.detach())
 
     def _end(self, module: nn.Module, _: Any, outputs: Any) -> None:
-        weights = find_weights(outputs, self.site.num_heads)
-        reason = "" if weights is not None else "it returned no weights"
-        if weights is not None and not self.is_known and not module.training:
-            reason = why_not_weights(weights)
-        if reason or weights is None:
+        found, reason = find_weights(outputs, self.site.num_heads), "it returned no weights"
+        self.is_folded = not found and not self.is_known
+        if self.is_folded:
+            found = find_folded_weights(outputs, self.site.num_heads)
+        if not self.is_known and not module.training:
+            reasons = [why_not_weights(each) for each in found]
+            found = [each for each, why in zip(found, reasons, strict=True) if not why]
+            reason = next(iter(reasons), reason)
+        if not found:
             self.parts.clear()
             self._refuse(reason)
             return
+        weights = found[0]
         self.parts["weights"] = weights
         if self.site.output_projection is None:
             self.parts["mixed"] = weights.new_empty(*weights.shape[:3], 0)
@@ -162,6 +179,9 @@ class ReturnedWeights:
             return
         weights, mixed = self.parts.pop("weights"), self.parts.pop("mixed")
         is_direct = self.is_known or self._is_mixture(weights, mixed)
+        if self.is_folded and not is_direct:  # rows of a batch, averaged over heads, look the same
+            self._refuse("it returned no weights per head")
+            return
         if self.change is not None and not is_direct:
             raise ModelError(
                 f"{self.site.description} cannot be silenced: the input to its output projection "
@@ -227,7 +247,7 @@ def _as_values(
     batch, heads, _, keys = weights.shape
     width = heads * d_value
     for output in outputs:
-        if output.dim() == 4 and output.shape[-1] != width:  # a convolution over an image
+        if output.dim() == 4 and output.shape[-1] % width:  # a convolution over an image
             output = output.flatten(2).mT
         if output.numel() == 0 or output.shape[-1] % width or output.numel() % (batch * keys):
             continue
