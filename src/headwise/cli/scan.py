@@ -108,6 +108,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 def print_scan(scan: "Scan", out: Path | None) -> None:
     """Print the head table, the strongest heads and the names of the files written to `out`."""
     from headwise.scans.folder import TABLES
+    from headwise.views.cross_attention import cross_attention
     from headwise.views.findings import findings
     from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
@@ -117,6 +118,8 @@ def print_scan(scan: "Scan", out: Path | None) -> None:
     console.print(findings(scan.table), "")
     if scan.table.held_roles:
         console.print(strongest(scan.table), "")
+    if (cross := cross_attention(scan.table)) is not None:
+        console.print(cross, "")
     if len(scan.relations) > 0:
         console.print(leaders(scan.relations))
     elif not skipped:
