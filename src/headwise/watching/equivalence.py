@@ -5,7 +5,7 @@ names the first output that differs by more than rounding explains.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,41 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError
-from headwise.pruning.surgery.attention_layers import AttentionLayer
-from headwise.watching.hooks import record
-from headwise.watching.running import in_evaluation
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 SIGMAS = 6.0
 """Rounding errors add up like a random walk: the probability that a sum of n terms is off by more
 than SIGMAS * sqrt(n) unit roundoffs is below 2 exp(-SIGMAS**2 / 2), or 3e-8 (Higham and Mary, 2019,
 https://doi.org/10.1137/18M1226312)."""
-
-
-def layer_outputs(
-    model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any]
-) -> dict[str, Tensor]:
-    """Outputs of `layers`, then of the model, by name; the model runs without dropout.
-
-    For a module that serves several layers, the output is that of its last call.
-    """
-    modules = {
-        " and ".join(layer.names): layer.base.get_submodule(
-            layer.path if layer.has_output_inside else layer.output
-        )
-        for layer in layers
-    }
-    with torch.no_grad(), in_evaluation(model), record(modules) as calls:
-        result: Any = model(**inputs)
-    if isinstance(result, Tensor):
-        result = {"output": result}
-    elif isinstance(result, tuple | list):
-        result = {f"output {number}": output for number, output in enumerate(result)}
-    return {call.name: call.output for call in calls} | {
-        f"the model's {name}": output
-        for name, output in result.items()
-        if isinstance(output, Tensor) and output.is_floating_point()
-    }
 
 
 def check_equivalence(
