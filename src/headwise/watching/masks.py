@@ -20,11 +20,27 @@ from headwise.attention.rules import Rules
 
 
 class StructuredMask(Tensor):
-    """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
+    """A mask `[batch 1 query key]` that takes no memory until it is used."""
 
     make_rules: Callable[[], Rules] | None
     """Returns rules that are equivalent to the mask; None once the mask has been written to."""
     make_dense: Callable[[], Tensor]
+    may_be_skipped: bool
+    """Whether transformers' sdpa gets no mask if this one hides nothing, or only later keys."""
+
+    def is_skipped(self) -> bool:
+        """Whether transformers' sdpa computes attention without this mask.
+
+        It then decides by the module's `is_causal`, whatever the mask says.
+        """
+        if self.make_rules is None or not self.may_be_skipped:
+            return False
+        rules, (num_queries, num_keys) = self.make_rules(), self.shape[2:]
+        assert isinstance(rules.window, tuple)
+        before, after = rules.window
+        is_aligned = after is None or num_queries in (1, num_keys)
+        hides_early = before is not None and before < num_keys
+        return is_aligned and not hides_early and rules.mask is None and rules.lengths is None
 
     def drop_rules(self) -> None:
         """Make the mask permanently dense, so that writes to it persist."""
@@ -72,7 +88,7 @@ def real_mask(value: Any) -> Any:
     return value.make_dense() if isinstance(value, StructuredMask) else value
 
 
-def headwise_mask(
+def headwise_mask(  # noqa: PLR0913 - transformers' arguments, and one
     batch_size: int,
     q_length: int,
     kv_length: int,
@@ -80,17 +96,29 @@ def headwise_mask(
     kv_offset: int = 0,
     mask_function: Callable[..., Any] = masking_utils.causal_mask_function,
     attention_mask: Tensor | None = None,
+    *,
+    is_float: bool = False,
     **options: Any,
 ) -> Tensor:
-    """A mask for transformers: structured if `mask_function` is known, otherwise dense."""
+    """A mask for transformers: structured if `mask_function` is known, otherwise dense.
+
+    It is bool (True: may attend) or, with `is_float`, is added to the scores.
+    """
+    may_be_skipped = options.get("allow_is_causal_skip", True)
+    may_be_skipped = may_be_skipped or options.get("allow_is_bidirectional_skip", False)
     options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     attention_mask = None if attention_mask is None else attention_mask.bool()
+    dtype = options.get("dtype", torch.float32) if is_float else None
 
     def make_dense() -> Tensor:
         sizes = (batch_size, q_length, kv_length, int(q_offset), kv_offset)
         mask = sdpa_mask(*sizes, mask_function, attention_mask, **options)
         assert isinstance(mask, Tensor), "skips are disabled above"
-        return mask
+        return (
+            mask
+            if dtype is None
+            else torch.zeros((), dtype=dtype).to(mask.device).where(mask, torch.finfo(dtype).min)
+        )
 
     band = band_of(mask_function)
     if band is None:
@@ -110,9 +138,10 @@ def headwise_mask(
                 rules["lengths"] = lengths
         return Rules(**rules)
 
-    value = torch.ones((), dtype=torch.bool, device=options.get("device"))
+    value = torch.ones((), dtype=dtype or torch.bool, device=options.get("device"))
     mask = value.expand(batch_size, 1, q_length, kv_length).as_subclass(StructuredMask)
     mask.make_rules, mask.make_dense = make_rules, make_dense
+    mask.may_be_skipped = may_be_skipped
     return mask
 
 

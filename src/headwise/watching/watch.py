@@ -18,7 +18,8 @@ from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call, WeightsCall
-from headwise.watching.interface import CallObserver, Change, Entry, observe_routed, route_attention
+from headwise.watching.interface import CallObserver, Change, Entry, observe_routed
+from headwise.watching.routing import route_attention
 from headwise.watching.sites import Site, find_sites
 
 
