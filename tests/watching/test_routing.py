@@ -78,11 +78,12 @@ def test_sparse_attention_is_lost_under_a_name_that_equals_no_other(
 
 
 @partly_watched
-def test_a_config_without_routed_attention_is_left_alone() -> None:
+def test_a_config_without_routed_attention_gets_no_other_attention() -> None:
     model, _ = MODELS["git"]()
     with watch(model):
-        assert type(getattr(model.config, IMPLEMENTATION)) is str
-        assert isinstance(getattr(model.config.vision_config, IMPLEMENTATION), Routed)
+        assert str(getattr(model.config, IMPLEMENTATION)) == "eager"
+        name = getattr(model.config.vision_config, IMPLEMENTATION)
+        assert isinstance(name, WithFloatMasks) and str(name) != "eager"
 
 
 def test_masks_of_an_eager_model_are_added_like_its_own() -> None:

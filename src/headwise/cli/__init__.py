@@ -8,6 +8,9 @@ import functools
 import gc
 import io
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import dropwhile
 from typing import Annotated, Any
@@ -28,7 +31,7 @@ from headwise.cli import (
     sweep,
     trace,
 )
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, HeadwiseWarning
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is usual for bad options; 130 is 128 + SIGINT
 
@@ -167,6 +170,22 @@ def stop_message(words: list[str]) -> str:
     return "stopped; run the same command again to continue" if can_resume else "stopped"
 
 
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print headwise's own warnings inside the block as one sentence, without a line of code."""
+    show = warnings.showwarning
+
+    def print_sentence(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
+        if issubclass(category, HeadwiseWarning):
+            typer.echo(f"headwise: {message}", err=True)
+        else:
+            show(message, category, *place, **options)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = print_sentence
+        yield
+
+
 def run_cli() -> None:
     """Run the command in `sys.argv`; report a user's mistake in a sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
@@ -175,7 +194,8 @@ def run_cli() -> None:
             stream.reconfigure(errors="replace")  # the terminal's encoding may lack some characters
     words, code, message = sys.argv[1:], BAD_INPUT, ""
     try:
-        code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
+        with _plain_warnings():
+            code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
     except TyperException as err:
         message = parser_message(err, _find_command(words)[0])
         code = BAD_INPUT if message else 0

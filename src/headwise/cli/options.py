@@ -17,7 +17,7 @@ from headwise.reading.text_files import split_file
 if TYPE_CHECKING:
     from headwise.objectives.losses import Embedding
 
-Model = Annotated[str, Argument(help="minilm, smollm2, a directory, or a hub id.")]
+Model = Annotated[str, Argument(help="minilm, smollm2, a directory, a GGUF file, or a hub id.")]
 Dtype = Annotated[str, Option(help="float32, bfloat16, float16, float64, or auto (as saved).")]
 Device = Annotated[str, Option(help="Device to run the model on.")]
 Revision = Annotated[str | None, Option(help="Branch, tag or commit on the hub.")]

@@ -64,6 +64,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     """
     from headwise.measures.counter import MEASURES
     from headwise.models.loading import LoadOptions, load_model
+    from headwise.models.modalities import check_reads_text
     from headwise.probes.treebank import as_sentences
     from headwise.scans.process_group import ProcessGroup
     from headwise.scans.scan import ScanJob, run_scan
@@ -85,6 +86,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     texts = options.texts_of(text, by_line=lines, field=field)
     sentences = None if treebank is None else as_sentences(treebank)
     loaded = load_model(model, load)
+    check_reads_text(loaded)
     if loaded.tokenizer is None:
         raise OptionError(
             f"{model} has no tokenizer: scan it from Python with headwise.scan(model, inputs=[...])"

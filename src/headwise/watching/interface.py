@@ -38,6 +38,8 @@ class CallObserver:
     each: Callable[[Call], None] | None = None
     change: Change | None = None
     needs_lse: bool = False
+    refuse: Callable[[Site, str], None] | None = None
+    """Receives a site whose calls cannot be read, and the reason; None to raise ModelError."""
     pending: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
     """A call whose output projection has not run yet, and the hook on that projection."""
 
