@@ -83,13 +83,14 @@ def text_sizes(model_type: str) -> dict[str, Any]:
     return BLOCKS if model_type.startswith("minimax") else LATENT
 
 
-def build(auto: Any, config: Any) -> Any:
+def build(kind: Any, config: Any) -> Any:
     """The config's model with weights drawn from fixed seeds."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(7)
-        model = auto.from_config(config, dtype=torch.float64) if auto else config
+        is_auto = hasattr(kind, "from_config")
+        model = kind.from_config(config) if is_auto else kind(config)
         spread_out(model)
-    return model.eval()
+    return model.double().eval()
 
 
 def texts(*, padded: bool = False) -> Inputs:
@@ -125,7 +126,7 @@ def informer() -> tuple[Any, Inputs]:
         encoder_layers=2,
         decoder_layers=2,
         attention_type="prob",
-        distil=False,
+        distil=True,  # halves the positions between layers
     )
     inputs = {
         "past_values": noise(2, 16),
@@ -166,6 +167,15 @@ def bridgetower() -> tuple[Any, Inputs]:
     return build(transformers.AutoModel, config), inputs
 
 
+def aimv2() -> tuple[Any, Inputs]:
+    """Text that sdpa reads in both directions, because its modules are not called causal."""
+    sizes = {**SIZES, "num_hidden_layers": 2, "vocab_size": VOCABULARY}
+    config = transformers.Aimv2TextConfig(**sizes, eos_token_id=2)
+    inputs = texts()
+    inputs["input_ids"][:, -1] = 2
+    return build(transformers.Aimv2TextModel, config), inputs
+
+
 SPARSE = {
     name: partial(sparse_text, name)
     for name in (
@@ -179,4 +189,5 @@ MODELS: dict[str, Callable[[], tuple[Any, Inputs]]] = {
     "informer": informer,
     "bigbird_pegasus": bigbird_pegasus,
     "bridgetower": bridgetower,
+    "aimv2": aimv2,
 }

@@ -174,14 +174,11 @@ def _read_rules(
 ) -> Rules:
     """Convert transformers' arguments to rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
-    native = native_name(config_of(module))
     make_rules = mask.make_rules if isinstance(mask, StructuredMask) else None
-    if native == "sdpa" and isinstance(mask, StructuredMask) and mask.is_skipped():
-        mask = None
     if mask is None:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        is_causal = is_causal and native != "eager"  # which ignores it
+        is_causal = is_causal and native_name(config_of(module)) != "eager"  # which ignores it
         rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     elif make_rules is not None and mask.shape[2:] == (num_queries, num_keys):
         rules = make_rules()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from transformers import masking_utils
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from headwise.attention.rules import Rules
 
@@ -25,22 +25,6 @@ class StructuredMask(Tensor):
     make_rules: Callable[[], Rules] | None
     """Returns rules that are equivalent to the mask; None once the mask has been written to."""
     make_dense: Callable[[], Tensor]
-    may_be_skipped: bool
-    """Whether transformers' sdpa gets no mask if this one hides nothing, or only later keys."""
-
-    def is_skipped(self) -> bool:
-        """Whether transformers' sdpa computes attention without this mask.
-
-        It then decides by the module's `is_causal`, whatever the mask says.
-        """
-        if self.make_rules is None or not self.may_be_skipped:
-            return False
-        rules, (num_queries, num_keys) = self.make_rules(), self.shape[2:]
-        assert isinstance(rules.window, tuple)
-        before, after = rules.window
-        is_aligned = after is None or num_queries in (1, num_keys)
-        hides_early = before is not None and before < num_keys
-        return is_aligned and not hides_early and rules.mask is None and rules.lengths is None
 
     def drop_rules(self) -> None:
         """Make the mask permanently dense, so that writes to it persist."""
@@ -99,30 +83,27 @@ def headwise_mask(  # noqa: PLR0913 - transformers' arguments, and one
     *,
     is_float: bool = False,
     **options: Any,
-) -> Tensor:
+) -> Tensor | None:
     """A mask for transformers: structured if `mask_function` is known, otherwise dense.
 
-    It is bool (True: may attend) or, with `is_float`, is added to the scores.
+    It is bool (True: may attend) or, with `is_float`, is added to the scores. None if sdpa, or with
+    `is_float` eager attention, gets no mask either: sdpa then decides by the module's `is_causal`.
     """
-    may_be_skipped = options.get("allow_is_causal_skip", True)
-    may_be_skipped = may_be_skipped or options.get("allow_is_bidirectional_skip", False)
-    options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    sizes = (batch_size, q_length, kv_length, q_offset, kv_offset)
+    mask_of = eager_mask if is_float else sdpa_mask
     attention_mask = None if attention_mask is None else attention_mask.bool()
-    dtype = options.get("dtype", torch.float32) if is_float else None
-
-    def make_dense() -> Tensor:
-        sizes = (batch_size, q_length, kv_length, int(q_offset), kv_offset)
-        mask = sdpa_mask(*sizes, mask_function, attention_mask, **options)
-        assert isinstance(mask, Tensor), "skips are disabled above"
-        return (
-            mask
-            if dtype is None
-            else torch.zeros((), dtype=dtype).to(mask.device).where(mask, torch.finfo(dtype).min)
-        )
-
     band = band_of(mask_function)
     if band is None:
-        return make_dense()
+        dense: Tensor | None = mask_of(*sizes, mask_function, attention_mask, **options)
+        return dense
+    skips_causal = options.pop("allow_is_causal_skip", True) and not is_float
+    skips_full = options.pop("allow_is_bidirectional_skip", False)
+    never = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+
+    def make_dense() -> Tensor:
+        mask = mask_of(*sizes, mask_function, attention_mask, **options, **never)
+        assert isinstance(mask, Tensor), "skips are disabled above"
+        return mask
 
     @cache
     def make_rules() -> Rules:
@@ -138,10 +119,15 @@ def headwise_mask(  # noqa: PLR0913 - transformers' arguments, and one
                 rules["lengths"] = lengths
         return Rules(**rules)
 
-    value = torch.ones((), dtype=dtype or torch.bool, device=options.get("device"))
+    before, after = band
+    is_whole = before is None or before >= kv_length
+    is_skipped = (skips_causal and q_length in (1, kv_length)) if after == 0 else skips_full
+    if is_whole and is_skipped and make_rules().mask is None and make_rules().lengths is None:
+        return None
+    dtype = options.get("dtype", torch.float32) if is_float else torch.bool
+    value = torch.ones((), dtype=dtype, device=options.get("device"))
     mask = value.expand(batch_size, 1, q_length, kv_length).as_subclass(StructuredMask)
     mask.make_rules, mask.make_dense = make_rules, make_dense
-    mask.may_be_skipped = may_be_skipped
     return mask
 
 
