@@ -16,6 +16,7 @@ from .tiny import Inputs, spread_out
 
 LENGTH, VOCABULARY, KEPT = 29, 53, 5
 """Tokens of a text, tokens that a model knows, and keys that sparse attention keeps."""
+MEL_BINS = 128
 LATENT = {
     "vocab_size": VOCABULARY,
     "hidden_size": 24,
@@ -176,6 +177,28 @@ def aimv2() -> tuple[Any, Inputs]:
     return build(transformers.Aimv2TextModel, config), inputs
 
 
+def gemma4() -> tuple[Any, Inputs]:
+    """A text with sound, whose encoder computes attention in chunks of its own."""
+    heads = {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 8}
+    text = {**SIZES, **heads, "vocab_size": VOCABULARY, "num_hidden_layers": 2}
+    text |= {"hidden_size_per_layer_input": 0, "sliding_window": 8, "vocab_size_per_layer_input": 1}
+    audio = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+    audio |= {"subsampling_conv_channels": (MEL_BINS, 4), "output_proj_dims": 24}
+    config = transformers.Gemma4Config(
+        text_config=text | {"layer_types": ["sliding_attention", "full_attention"]},
+        audio_config=audio,
+        vision_config={**SIZES, **heads, "num_key_value_heads": 3, "num_hidden_layers": 1},
+        audio_token_id=2,
+    )
+    inputs = texts()
+    inputs["input_ids"][:, 4:20] = 2
+    inputs["input_features"] = noise(2, 64, MEL_BINS).float()
+    inputs["input_features_mask"] = torch.ones(2, 64, dtype=torch.bool)
+    inputs["mm_token_type_ids"] = torch.zeros_like(inputs["input_ids"])
+    model = build(transformers.AutoModelForImageTextToText, config)
+    return model.float(), inputs  # the sound's encoder computes only in float32
+
+
 SPARSE = {
     name: partial(sparse_text, name)
     for name in (
@@ -190,4 +213,5 @@ MODELS: dict[str, Callable[[], tuple[Any, Inputs]]] = {
     "bigbird_pegasus": bigbird_pegasus,
     "bridgetower": bridgetower,
     "aimv2": aimv2,
+    "gemma4": gemma4,
 }
