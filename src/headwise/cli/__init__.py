@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import dropwhile
 from typing import Annotated, Any
 
 import typer
@@ -71,6 +72,15 @@ def _print_version(is_given: bool) -> None:
 
 @app.callback()
 def _headwise(
+    context: typer.Context,
+    skip_check: Annotated[
+        bool,
+        typer.Option(
+            "--skip-check",
+            help="Do not compare the model's watched outputs with its unwatched ones; give this "
+            "before the command.",
+        ),
+    ] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -79,6 +89,10 @@ def _headwise(
     ] = False,
 ) -> None:
     """Multi-head attention you can run, read and reshape."""
+    if skip_check:
+        from headwise.watching.output_check import skip_check as skip
+
+        context.with_resource(skip())
 
 
 @functools.cache
@@ -89,7 +103,7 @@ def _root_command() -> Any:
 def _find_command(words: list[str]) -> tuple[str, Any]:
     """Full name of the command that `words` invoke, and the command itself."""
     command, name = _root_command(), "headwise"
-    for word in words:
+    for word in dropwhile(lambda word: word.startswith("-"), words):
         if word not in getattr(command, "commands", {}):
             break
         command, name = command.commands[word], f"{name} {word}"

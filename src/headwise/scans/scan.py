@@ -362,11 +362,14 @@ class ScanJob:
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
         unreadable: set[str] = set()
+        layers_read: set[tuple[str, int]] = set()
 
         def add(call: Call) -> None:
-            if call.stack == "cross":
+            key = (call.stack, call.layer)
+            if call.stack == "cross" or key in layers_read:  # only the first of a layer's calls
                 return
-            sums.heads.num_heads[call.stack, call.layer] = call.num_heads
+            layers_read.add(key)
+            sums.heads.num_heads[key] = call.num_heads
             if None in tokens_of(call, batch):  # as in windows, or where tokens are joined
                 unreadable.add(call.stack)
                 return

@@ -14,8 +14,10 @@ from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call
-from headwise.watching.interface import CallObserver, Entry, observe_routed, route_attention
+from headwise.watching.interface import CallObserver, Entry, observe_routed
+from headwise.watching.output_check import check_outputs
 from headwise.watching.returned_weights import ReturnedWeights
+from headwise.watching.routing import route_attention
 from headwise.watching.sites import Site, find_sites
 
 
@@ -89,6 +91,7 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
     with ExitStack() as stack:
         if entries:
             stack.enter_context(route_attention(model, sites))
+            stack.enter_context(check_outputs(model, sites))
         stack.enter_context(observe_routed([entry for entry in entries if entry[0].is_routed]))
         for site, observer in returning:
             reader = ReturnedWeights(

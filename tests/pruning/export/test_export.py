@@ -17,7 +17,7 @@ from headwise.models.loading import load
 from headwise.pruning.export.export import export
 from headwise.pruning.prune import prune
 from headwise.pruning.surgery.cut import cut
-from headwise.pruning.surgery.equivalence import check_equivalence, rounding_bound
+from headwise.watching.equivalence import check_equivalence, rounding_bound
 from headwise.watching.watch import watch
 
 from ...models.test_loading import save

@@ -33,13 +33,9 @@ from headwise.pruning.export.plain_config import (
     tensor_shapes,
     without_block,
 )
-from headwise.pruning.surgery.equivalence import (
-    check_equivalence,
-    in_full_precision,
-    layer_outputs,
-    tensors_by_name,
-)
+from headwise.pruning.surgery.layer_outputs import layer_outputs
 from headwise.reading.batch import Inputs
+from headwise.watching.equivalence import check_equivalence, in_full_precision, tensors_by_name
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that sentence-transformers reads in addition to modules.json."""
