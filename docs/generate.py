@@ -31,6 +31,9 @@ Four names mean different things in different commands:
   what heads cost.
 - `headwise compare` runs two models on text; `headwise plan compare` computes what several cost.
 
+`headwise --skip-check COMMAND ...` skips the [comparison of watched with unwatched
+outputs](watch.md#the-check).
+
 The options of `scan`, `prune` and `sweep` are fields of settings objects in Python. The pages
 [Scan](scan.md#settings), [Prune](prune.md#settings) and [Sweep](sweep.md#settings) show how the
 names correspond.

@@ -98,6 +98,7 @@ from .watching.gates import (
     mean_outputs as mean_outputs,
     silence as silence,
 )
+from .watching.output_check import skip_check as skip_check
 from .watching.sequence_weights import SequenceWeights as SequenceWeights
 from .watching.sites import Site as Site
 from .watching.watch import Watched as Watched, watch as watch

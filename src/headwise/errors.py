@@ -63,12 +63,16 @@ class MissingPackage(HeadwiseError):
     """An optional package is not installed; the message contains the command that installs it."""
 
 
+class HeadwiseWarning(UserWarning):
+    """A warning of headwise's own; the command line prints it as one sentence."""
+
+
 def warn_user(message: str) -> None:
     """Issue a warning that points to the line outside headwise that caused it."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OWN:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, HeadwiseWarning, stacklevel=level)
 
 
 OWN = ("headwise", "contextlib", "jaxtyping", "beartype")

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 from headwise import __version__, cli
 from headwise.cli import doctor
 from headwise.errors import MaskError
+from headwise.watching import output_check
 
 from .running import Ran, Runner
 
@@ -50,6 +52,21 @@ def test_headwise_error_prints_one_sentence_and_exits_2(
 ) -> None:
     fail_with(MaskError("a mask of 3 keys does not fit 5 keys"), monkeypatch)
     assert headwise("doctor") == Ran(2, "", "headwise: a mask of 3 keys does not fit 5 keys\n")
+
+
+def test_skip_check_holds_for_the_command_that_follows(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[int]()
+
+    def examine(*_: object) -> Never:
+        seen.append(output_check._skips)
+        raise MaskError("enough")
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    assert headwise("--skip-check", "doctor").err == headwise("doctor").err
+    assert seen == [1, 0] and output_check._skips == 0
+    assert "--rows is 'some'" in headwise("--skip-check", "scan", "--rows", "some").err
 
 
 def test_bug_in_headwise_keeps_its_traceback(

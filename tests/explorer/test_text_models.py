@@ -7,7 +7,7 @@ from torch import nn
 
 from headwise.errors import OptionError
 from headwise.explorer.session import Session
-from headwise.explorer.text_models import other_kinds
+from headwise.models.modalities import other_kinds
 from headwise.objectives.losses import Divergence
 from headwise.objectives.scored_model import ScoredModel
 

@@ -2,13 +2,14 @@
 
 import gc
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import pandas as pd
 import pytest
 import torch
 import transformers
+from torch import Tensor
 
-from headwise.errors import ModelError
 from headwise.measures.counter import (
     LayerCache,
     RowChoice,
@@ -79,25 +80,46 @@ def test_all_pictures_are_measured_even_if_there_are_fewer_texts() -> None:
     )
 
 
-def test_attention_within_windows_is_rejected_by_name() -> None:
+def assert_entropies(df: pd.DataFrame, model: Any, pictures: Tensor) -> None:
+    """The last layer's entropies are those of the weights that the model itself returns."""
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model(pixel_values=pictures, output_attentions=True).attentions[-1].double()
+    want = torch.special.entr(weights).sum(-1).mean((0, 2))
+    got = torch.tensor(df["entropy"].to_numpy()[-len(want) :])
+    assert_same(got, want, roundings=weights.shape[-1], dtype=torch.float32)
+
+
+def test_attention_within_windows_is_measured_window_by_window() -> None:
     config = transformers.SwinConfig(
         image_size=56, patch_size=4, embed_dim=12, depths=[2], num_heads=[3], window_size=7
     )
-    model = transformers.SwinModel(config).eval()
-    facts = r"SwinAttention.* 8 sequences .* 2"
-    with pytest.raises(ModelError, match=facts):
-        scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 56, 56)}], settings=ENTROPY)
+    torch.manual_seed(0)
+    model, pictures = transformers.SwinModel(config).eval(), torch.randn(2, 3, 56, 56)
+    df = scan(model, inputs=[{"pixel_values": pictures}], settings=ENTROPY).df
+    assert_entropies(df, model, pictures)
 
 
-def test_keys_made_of_several_positions_are_rejected_by_name() -> None:
+def test_keys_made_of_several_positions_are_measured_without_distances() -> None:
     config = transformers.SegformerConfig(
         depths=[1], hidden_sizes=[9], num_attention_heads=[3], sr_ratios=[4], patch_sizes=[7],
         strides=[4], mlp_ratios=[2], num_encoder_blocks=1,
     )  # fmt: skip
-    model = transformers.SegformerModel(config).eval()
-    facts = r"256 queries .*16 keys"
-    with pytest.raises(ModelError, match=facts):
-        scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 64, 64)}], settings=ENTROPY)
+    torch.manual_seed(0)
+    model, pictures = transformers.SegformerModel(config).eval(), torch.randn(2, 3, 64, 64)
+    settings = ScanSettings(measures=("entropy", "distance"), compares=False)
+    df = scan(model, inputs=[{"pixel_values": pictures}], settings=settings).df
+    assert_entropies(df, model, pictures)
+    assert df["distance"].isna().all()
+
+
+def test_layers_of_different_lengths_are_not_compared_with_each_other() -> None:
+    config = transformers.SwinConfig(
+        image_size=56, patch_size=4, embed_dim=12, depths=[1, 1], num_heads=[3, 2], window_size=7
+    )
+    model = transformers.SwinModel(config).eval()
+    table = scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 56, 56)}])
+    assert len(table) == 5 and "nearest" not in table.df.columns
 
 
 def test_a_short_or_empty_sequence_may_precede_a_longer_one() -> None:

@@ -14,7 +14,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
-from headwise.watching.interface import CHANGES, OBSERVERS
+from headwise.watching.interface import OBSERVERS
+from headwise.watching.routing import CHANGES
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same

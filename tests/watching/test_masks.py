@@ -10,7 +10,7 @@ from transformers import masking_utils
 from transformers.masking_utils import sdpa_mask
 
 from headwise.attention.attend import attend_in_steps
-from headwise.watching.masks import StructuredMask, band_of, headwise_mask
+from headwise.watching.masks import StructuredMask, band_of, headwise_mask, real_mask
 
 BATCH, QUERIES = 3, 7
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -67,7 +67,7 @@ def test_structure_allows_the_same_keys_as_the_dense_mask(
     function: Callable[..., Any], padding: Tensor | None, place: Any
 ) -> None:
     want = dense_mask(function, place, padding)
-    mask = headwise_mask(BATCH, *place, function, padding)
+    mask = headwise_mask(BATCH, *place, function, padding, allow_is_causal_skip=False)
     assert isinstance(mask, StructuredMask)
     assert mask.shape == want.shape
     queries = torch.randn(BATCH, 2, place[0], 5)
@@ -75,6 +75,38 @@ def test_structure_allows_the_same_keys_as_the_dense_mask(
     steps = attend_in_steps(queries, keys, keys, rules=mask.make_rules())
     assert torch.equal(steps.weights > 0, want.expand(-1, 2, -1, -1))
     assert torch.equal(mask.make_dense(), want)
+
+
+@pytest.mark.parametrize("is_float", [False, True])
+@pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING)
+@pytest.mark.parametrize(
+    "function",
+    [
+        masking_utils.causal_mask_function,
+        masking_utils.bidirectional_mask_function,
+        masking_utils.sliding_window_causal_mask_function(4),
+        masking_utils.sliding_window_causal_mask_function(12),
+    ],
+)
+def test_a_mask_is_left_out_where_transformers_leaves_it_out(
+    function: Callable[..., Any], padding: Tensor | None, is_float: bool
+) -> None:
+    make = masking_utils.eager_mask if is_float else masking_utils.sdpa_mask
+    window, padding = band_of(function), None if padding is None else padding.bool()
+    assert window is not None
+    for queries in (1, 3, 11):
+        for skips in ((True, False), (False, True), (False, False)):
+            if skips[0] == (function is masking_utils.bidirectional_mask_function):
+                continue  # transformers does not combine these
+            options: dict[str, Any] = {
+                "local_size": None if window[0] is None else window[0] + 1,
+                "allow_is_causal_skip": skips[0],
+                "allow_is_bidirectional_skip": skips[1],
+            }
+            place = (BATCH, queries, 11, 11 - queries, 0, function, padding)
+            want, got = make(*place, **options), headwise_mask(*place, **options, is_float=is_float)
+            assert (got is None) == (want is None)
+            assert want is None or torch.equal(real_mask(got), want)
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
@@ -103,7 +135,9 @@ def test_a_function_of_the_same_name_from_elsewhere_is_unknown() -> None:
 
 def test_right_padding_becomes_lengths_and_other_padding_a_mask_of_keys() -> None:
     def rules(name: str) -> Any:
-        mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING[name])
+        padding = PADDING[name]
+        mask = headwise_mask(BATCH, 11, 11, attention_mask=padding, allow_is_causal_skip=False)
+        assert isinstance(mask, StructuredMask) and mask.make_rules is not None
         return mask.make_rules()
 
     assert rules("right").lengths.tolist() == [5, 11, 1]
@@ -215,5 +249,7 @@ def test_writes_into_the_mask_stay(write: Callable[[Tensor], Any]) -> None:
 
 
 def test_a_structured_mask_takes_no_memory() -> None:
-    mask = headwise_mask(1, 1 << 20, 1 << 20, attention_mask=torch.ones(1, 1 << 20))
+    is_real = torch.ones(1, 1 << 20).index_fill(1, torch.tensor([5]), 0)
+    mask = headwise_mask(1, 1 << 20, 1 << 20, attention_mask=is_real)
+    assert mask is not None
     assert mask.shape == (1, 1, 1 << 20, 1 << 20)  # a terabyte

@@ -1,5 +1,6 @@
 """The heads' outputs are the output projection's input, or `is_direct` is False."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 from headwise.watching.calls import Call
 from headwise.watching.gates import silence
+from headwise.watching.returned_weights import ReturnedWeights
 from headwise.watching.sites import Site
-from headwise.watching.watch import _find_weights, _num_heads, _projection, watch
+from headwise.watching.watch import watch
 
 from .helpers import allow_weights, each_family, family_model, run
 from .tiny import tiny
@@ -124,18 +126,26 @@ def test_observers_are_notified_in_the_order_they_came() -> None:
 
 
 class Strange(nn.Module):
-    """Attention without a known number of heads."""
+    """Attention that returns no weights, without a known number of heads."""
 
     num_heads: int | None = None
 
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.zeros(1, 2, 5, 5)
+
 
 def test_unwatchable_modules_raise_with_the_reason() -> None:
-    site = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
+    module, projection, x = Strange(), nn.Linear(6, 6), torch.zeros(1, 5, 6)
+    site = Site("", 0, "layers.0.attn", module, None, is_routed=False)
     named = r"layers\.0\.attn \(Strange\)"
-    with pytest.raises(ModelError, match=f"{named}.*output projection"):
-        _projection(site)
-    with pytest.raises(ModelError, match=f"{named}.*number of heads"):
-        _num_heads(site)
-    site.module.num_heads = 3
-    with pytest.raises(ModelError, match=f"{named}.*weights"):
-        _find_weights((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), site)
+    silencer = ReturnedWeights(site, change=torch.zeros_like)
+    with pytest.raises(ModelError, match=f"{named}.*output projection"), silencer.attached():
+        module(x)
+    site = replace(site, output_projection=projection)
+    silencer = ReturnedWeights(site, change=torch.zeros_like)
+    with pytest.raises(ModelError, match=f"{named}.*number of heads"), silencer.attached():
+        projection(x)
+    module.num_heads = 3
+    reader = ReturnedWeights(site, each=print)
+    with pytest.raises(ModelError, match=f"{named}.*weights"), reader.attached():
+        module(x)

@@ -139,14 +139,9 @@ def test_unknown_attention_raises_with_its_class() -> None:
 
 def test_an_unrouted_model_without_weights_raises_with_its_class() -> None:
     model = model_of(
-        "big_bird",
-        hidden_size=8,
-        num_attention_heads=2,
-        num_hidden_layers=1,
-        vocab_size=11,
-        intermediate_size=7,
+        "rwkv", hidden_size=8, attention_hidden_size=8, num_hidden_layers=2, vocab_size=11
     )
-    with pytest.raises(ModelError, match=r"BigBirdModel.*BigBird\w*Attention"):
+    with pytest.raises(ModelError, match=r"RwkvModel.*RwkvSelfAttention"):
         find_sites(model)
 
 
@@ -237,18 +232,18 @@ def test_no_attention_of_a_known_family_is_missed(family: Family) -> None:
 
 def test_left_out_attention_warns_at_the_callers_line() -> None:
     model = model_of(
-        "bigbird_pegasus",
-        d_model=8,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
+        "minimax",
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
         vocab_size=11,
-        encoder_ffn_dim=7,
-        decoder_ffn_dim=7,
+        intermediate_size=7,
+        num_local_experts=2,
+        layer_types=["linear_attention", "full_attention"],
     )
-    message = r"BigBirdPegasusModel.*BigBird\w*Attention"
+    message = r"MiniMaxModel.*MiniMaxLightningAttention"
     with pytest.warns(UserWarning, match=message) as caught:
         sites = find_sites(model)
-    assert {site.stack for site in sites} == {"decoder", "cross"}
+    assert [site.layer for site in sites] == [1]
     assert [warning.filename for warning in caught] == [__file__]

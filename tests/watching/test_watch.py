@@ -22,7 +22,8 @@ from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, WeightsCall
 from headwise.watching.gates import silence
 from headwise.watching.hooks import record
-from headwise.watching.interface import CHANGES, NAME, OBSERVERS, check_finite, headwise_attention
+from headwise.watching.interface import OBSERVERS, check_finite, headwise_attention
+from headwise.watching.routing import CHANGES, NAME
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
@@ -98,7 +99,8 @@ def state_of(model: nn.Module) -> dict[str, Any]:
         state[f"{name} forward"] = type(module), type(module).forward
         config = getattr(module, "config", None)
         if config is not None:
-            state[f"{name} config"] = dict(vars(config))
+            # with the type, because headwise's names equal those that they stand in for
+            state[f"{name} config"] = {key: (type(at), at) for key, at in vars(config).items()}
     return state
 
 

@@ -8,7 +8,11 @@ import functools
 import gc
 import io
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import dropwhile
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +31,7 @@ from headwise.cli import (
     sweep,
     trace,
 )
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, HeadwiseWarning
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is usual for bad options; 130 is 128 + SIGINT
 
@@ -68,6 +72,15 @@ def _print_version(is_given: bool) -> None:
 
 @app.callback()
 def _headwise(
+    context: typer.Context,
+    skip_check: Annotated[
+        bool,
+        typer.Option(
+            "--skip-check",
+            help="Do not compare the model's watched outputs with its unwatched ones; give this "
+            "before the command.",
+        ),
+    ] = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -76,6 +89,10 @@ def _headwise(
     ] = False,
 ) -> None:
     """Multi-head attention you can run, read and reshape."""
+    if skip_check:
+        from headwise.watching.output_check import skip_check as skip
+
+        context.with_resource(skip())
 
 
 @functools.cache
@@ -86,7 +103,7 @@ def _root_command() -> Any:
 def _find_command(words: list[str]) -> tuple[str, Any]:
     """Full name of the command that `words` invoke, and the command itself."""
     command, name = _root_command(), "headwise"
-    for word in words:
+    for word in dropwhile(lambda word: word.startswith("-"), words):
         if word not in getattr(command, "commands", {}):
             break
         command, name = command.commands[word], f"{name} {word}"
@@ -153,6 +170,22 @@ def stop_message(words: list[str]) -> str:
     return "stopped; run the same command again to continue" if can_resume else "stopped"
 
 
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print headwise's own warnings inside the block as one sentence, without a line of code."""
+    show = warnings.showwarning
+
+    def print_sentence(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
+        if issubclass(category, HeadwiseWarning):
+            typer.echo(f"headwise: {message}", err=True)
+        else:
+            show(message, category, *place, **options)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = print_sentence
+        yield
+
+
 def run_cli() -> None:
     """Run the command in `sys.argv`; report a user's mistake in a sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
@@ -161,7 +194,8 @@ def run_cli() -> None:
             stream.reconfigure(errors="replace")  # the terminal's encoding may lack some characters
     words, code, message = sys.argv[1:], BAD_INPUT, ""
     try:
-        code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
+        with _plain_warnings():
+            code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
     except TyperException as err:
         message = parser_message(err, _find_command(words)[0])
         code = BAD_INPUT if message else 0

@@ -18,8 +18,9 @@ import typer
 from headwise.cli import options
 
 OPTIONAL_PACKAGES = {
-    "gguf": ("gguf", "the embedded model smollm2"),
-    "accelerate": ("gguf", "the embedded model smollm2"),
+    "pillow": ("images", "pictures, with --image"),
+    "gguf": ("gguf", "GGUF files and the embedded model smollm2"),
+    "accelerate": ("gguf", "GGUF files and the embedded model smollm2"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
     "msgspec": ("explorer", "headwise explore"),

@@ -48,7 +48,7 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.explorer.text_models import check_reads_text, reading_text
+from headwise.explorer.text_models import check_explorable, reading_text
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
@@ -84,7 +84,7 @@ class Session:
 
         `is_fresh` says that the model was just loaded from its file.
         """
-        check_reads_text(scored)
+        check_explorable(scored)
         self.scored, self.analyses = scored, AnalysisCache()
         self.baselines: dict[tuple[str, ...], Tensor] = {}
         """Outputs of the unchanged model, for compare_gated."""

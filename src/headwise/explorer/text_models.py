@@ -3,37 +3,22 @@
 In: a ScoredModel. Out: nothing, a warning, or an OptionError, each in one sentence.
 """
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from headwise.errors import HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
 from headwise.models.loaded import LoadedModel
+from headwise.models.modalities import kind_instead_of_text, other_kinds
 
-OTHER_INPUTS = {
-    "pixel_values": "images",
-    "pixel_values_videos": "videos",
-    "input_features": "sound",
-    "input_values": "sound",
-}
-"""Inputs of transformers models that are not text."""
 INSTEAD = "measure its heads with headwise.scan and inputs="
 
 
-def other_kinds(model: Any) -> list[str]:
-    """Kinds of input other than text that the model's forward takes."""
-    parameters = inspect.signature(model.forward).parameters
-    return list(dict.fromkeys(kind for name, kind in OTHER_INPUTS.items() if name in parameters))
-
-
-def check_reads_text(loaded: LoadedModel) -> None:
+def check_explorable(loaded: LoadedModel) -> None:
     """Raise OptionError for a model of images or sound, or without a tokenizer."""
-    main = OTHER_INPUTS.get(getattr(loaded.model, "main_input_name", ""))
-    if main is not None:
+    if kind := kind_instead_of_text(loaded.model):
         raise OptionError(
-            f"{loaded.name} reads {main}, and the explorer shows only heads that read text: "
+            f"{loaded.name} reads {kind}, and the explorer shows only heads that read text: "
             f"{INSTEAD}"
         )
     if loaded.tokenizer is None:

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.errors import ModelError, OptionError, warn_user
+from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
+from headwise.measures.alignment import Alignment
 from headwise.measures.confidence import Confidence
 from headwise.measures.distance import Distance
 from headwise.measures.entropy import Entropy
@@ -24,16 +25,20 @@ from headwise.measures.offsets import Offsets
 from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
 from headwise.measures.sequence_view import LEAST_LOG, RowLayout, Scratch, SequenceView
+from headwise.measures.silence import Silence
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
-from headwise.reading.batch import Batch
+from headwise.reading.batch import SOUND_STACKS, Batch, TokenFacts
 from headwise.watching.calls import Call, at_least_float32
-from headwise.watching.sequence_weights import Tile
+from headwise.watching.sequence_weights import SequenceWeights, Tile
 
 MEASURES: Mapping[str, type[Measure]] = MappingProxyType(
     {
         kind.__name__.lower(): kind
-        for kind in (Offsets, Masses, Distance, Repeats, Confidence, Outputs, Uniform, Entropy)
+        for kind in (
+            *(Offsets, Masses, Distance, Repeats, Confidence, Outputs, Uniform, Entropy),
+            *(Alignment, Silence),
+        )
     }
 )
 """headwise's own measures; `ScanSettings(measures=...)` also accepts your own classes."""
@@ -134,32 +139,19 @@ class LayerCache:
             )
 
 
-def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
-    """Index of each of a call's sequences in the whole text; raises ModelError if unknown."""
-    count = len(call.mixed)
-    # A batch may contain more or fewer images than texts.
-    tensors = [value for value in batch.inputs.values() if torch.is_tensor(value) and value.dim()]
-    if count not in {len(batch.indices), *map(len, tensors)}:
-        raise ModelError(
-            f"{call.site.description} cannot be measured: it computes {count} sequences but the "
-            f"batch has {len(batch.indices)}, as in windowed attention"
-        )
-    if call.num_keys < call.num_queries and call.stack != "cross":
-        raise ModelError(
-            f"{call.site.description} cannot be measured: its {call.num_queries} queries see "
-            f"{call.num_keys} keys, each of which combines several positions"
-        )
-    return batch.indices if count == len(batch.indices) else range(count)
-
-
 def sequence_views(
     call: Call, batch: Batch, choice: RowChoice, cache: LayerCache
 ) -> Iterator[tuple[int, int, SequenceView]]:
-    """Position in the batch, index and view of each of a call's sequences, unless all padding."""
+    """Position in the batch, index and view of each of a call's sequences, unless all padding.
+
+    A call may have more or fewer sequences than the batch, such as one per image or per window of
+    an image. Nothing is known about their tokens then, and each is numbered in its call.
+    """
     device, layouts = call.mixed.device, cache.layouts.setdefault(batch, {})
-    key_tokens = batch.key_tokens(call.stack, call.num_keys)
-    query_tokens = batch.query_tokens(call.stack, call.num_queries)
-    for position, index in enumerate(_sequence_indices(call, batch)):
+    query_tokens, key_tokens = tokens_of(call, batch)
+    count = len(call.mixed)
+    indices = batch.indices if count == len(batch.indices) else range(count)
+    for position, index in enumerate(indices):
         queries, keys = (
             slice(None) if tokens is None else tokens.spans[position]
             for tokens in (query_tokens, key_tokens)
@@ -175,7 +167,8 @@ def sequence_views(
                 sequence,
                 choice.of(sequence.num_queries, index).to(device),
                 None if key_tokens is None else key_tokens.keys(position, device),
-                is_cross=call.stack == "cross",
+                is_cross=not _has_positions(call, sequence),
+                is_silent=_silent_keys(call, batch, position, keys),
             )
         view = SequenceView(
             sequence=sequence,
@@ -184,6 +177,37 @@ def sequence_views(
             scratch=cache.scratch,
         )
         yield position, index, view
+
+
+def tokens_of(call: Call, batch: Batch) -> tuple[TokenFacts | None, TokenFacts | None]:
+    """Facts about a call's queries and its keys; None if they are not tokens of the batch."""
+    queries = batch.query_tokens(call.stack, call.num_queries)
+    keys = batch.key_tokens(call.stack, call.num_keys)
+    count = len(call.mixed)
+    queries, keys = (
+        facts if facts is not None and len(facts.is_real) == count else None
+        for facts in (queries, keys)
+    )
+    return queries, keys
+
+
+def _silent_keys(call: Call, batch: Batch, position: int, keys: slice) -> Tensor | None:
+    """True for each of a sequence's keys that is silence; None if they are not parts of a sound."""
+    silence = batch.silence(call.num_keys) if call.stack in SOUND_STACKS else None
+    if silence is None or len(silence) != len(call.mixed):
+        return None
+    return silence[position, keys].to(call.mixed.device)
+
+
+def _has_positions(call: Call, sequence: SequenceWeights) -> bool:
+    """Whether queries and keys are positions of one sequence, so that distances are defined.
+
+    Fewer keys than queries each combine several positions. More keys are earlier positions only if
+    the rule for each query depends on its own position, as in causal attention.
+    """
+    if call.stack == "cross" or call.num_keys < call.num_queries:
+        return False
+    return call.num_keys == call.num_queries or not sequence.band.is_full
 
 
 @dataclass(eq=False)
@@ -199,11 +223,14 @@ class HeadCounter:
     cache: LayerCache = field(default_factory=LayerCache)
     _kernels: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict, init=False)
     """Kernels of every layer so far, by stack and position in the batch."""
+    _sizes: dict[str, set[tuple[int, int]]] = field(default_factory=dict, init=False)
+    """Numbers of sequences and of queries in the layers so far, by stack."""
 
     def add(self, call: Call, batch: Batch) -> None:
         """Measure one layer's attention and add the results to `sums`."""
         key = (call.stack, call.layer)
         self.sums.num_heads[key] = call.num_heads
+        self._sizes.setdefault(call.stack, set()).add((len(call.mixed), call.num_queries))
         for position, index, view in sequence_views(call, batch, self.choice, self.cache):
             columns = measure_rows(view, self.measures)
             self.sums.add_columns(key, columns, view.layout.row_weight)
@@ -222,11 +249,17 @@ class HeadCounter:
             add_matrix(self.sums.divergence, key, torch.cat([summed, count]))
 
     def finish(self) -> None:
-        """Add the similarities of heads across layers; call it after the batch's last layer."""
+        """Add the similarities of heads across layers; call it after the batch's last layer.
+
+        Heads of a stack are compared only if all its layers ran once, on the same sequences.
+        """
         for (stack, _), kernels in self._kernels.items():
-            together = torch.cat([layer.to(kernels[0].device) for layer in kernels])
-            add_matrix(self.sums.hsic, stack, pairwise_hsic(together))
-        self._kernels = {}
+            numbers = self.sums.num_heads.items()
+            num_heads = sum(count for (name, _), count in numbers if name == stack)
+            if num_heads == sum(map(len, kernels)) and len(self._sizes[stack]) == 1:
+                together = torch.cat([layer.to(kernels[0].device) for layer in kernels])
+                add_matrix(self.sums.hsic, stack, pairwise_hsic(together))
+        self._kernels, self._sizes = {}, {}
 
 
 def compared_rows(view: SequenceView, seed: int, index: int) -> tuple[Tensor, Tile]:

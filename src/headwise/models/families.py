@@ -247,7 +247,8 @@ STACKS = {
 }
 """Stack of everything inside a module of that name; the outermost such module decides."""
 OUTPUT_PROJECTIONS = (
-    *("o_proj", "out_proj", "c_proj", "Wo", "out_lin", "o", "dense", "proj", "../output/dense"),
+    *("o_proj", "out_proj", "c_proj", "Wo", "out_lin", "o", "dense", "proj", "projection"),
+    *("post_proj", "linear_out", "../output/dense"),
 )
 """Paths to try, in order, to find the output projection of a module that is not in the table."""
 

@@ -6,7 +6,7 @@ Pickled weights are never read, and a model's own code runs only if `LoadOptions
 import difflib
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,33 @@ import torch
 import transformers
 from huggingface_hub import try_to_load_from_cache
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
 from headwise.models import embedded
 from headwise.models.exported_folder import BLOCK, find_cut_class
+from headwise.models.gguf_files import (
+    SUFFIX,
+    check_gguf_file,
+    check_gguf_packages,
+    has_tokenizer,
+    load_gguf_tokenizer,
+)
 from headwise.models.load_errors import explain_errors, one_sentence, parse_gguf_once, quiet
 from headwise.models.loaded import LoadedModel
+from headwise.models.modalities import kind_instead_of_text
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
 """Name for the dtype in which the weights were saved."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
 POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
 """Parts after the last attention layer, which a checkpoint may lack unless they are needed."""
 
@@ -45,7 +59,7 @@ class LoadOptions:
     keeps_head: bool = False
     """Whether to load the prediction head that the config names."""
     needs_tokenizer: bool = True
-    """Whether to reject the directory of a text model if it contains no tokenizer."""
+    """Whether to reject the directory of a model that reads text if it contains no tokenizer."""
 
     def __post_init__(self) -> None:
         if isinstance(self.dtype, torch.dtype):
@@ -82,8 +96,12 @@ def load_model(name: str | PathLike[str], options: LoadOptions | None = None) ->
         return _load_embedded(name, options)
     if folder.is_dir():
         _check_files(folder)
+    elif folder.suffix == SUFFIX and folder.is_file():
+        return _load_gguf(name, folder, options)
     elif folder.exists():
-        raise ModelError(f"{name} is a file: pass the directory that contains config.json")
+        raise ModelError(
+            f"{name} is a file: pass the directory that contains config.json, or a GGUF file"
+        )
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(
             f"there is no directory {name}: pass one with config.json and safetensors files"
@@ -110,9 +128,19 @@ def load(
     return load_model(path, options)
 
 
+def _load_gguf(name: str, path: Path, options: LoadOptions) -> LoadedModel:
+    """Load a model from a GGUF file of the user's."""
+    check_gguf_file(path)
+    loaded = _load_files(name, str(path.parent), options, {"source": name}, path.name)
+    _check_not_nan(name, loaded.model)
+    return replace(loaded, folder=None)  # the other files in the folder need not be the model's
+
+
 def _check_files(folder: Path) -> None:
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} is not a model directory: it has no config.json")
+        files = sorted(folder.glob(f"*{SUFFIX}"))
+        advice = f"; pass {files[0]} for the model in that file" if files else ""
+        raise ModelError(f"{folder} is not a model directory: it has no config.json{advice}")
     if any(folder.glob("*.safetensors")):
         return
     pickles = sorted(file.name for file in [*folder.glob("*.bin"), *folder.glob("*.pt*")])
@@ -136,7 +164,9 @@ def _load_embedded(name: str, options: LoadOptions) -> LoadedModel:
             f"{digest[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
     about = {"source": f"{facts.package} {facts.version}", "sha256": digest}
-    gguf_file = path.name if path.suffix == ".gguf" else ""
+    gguf_file = path.name if path.suffix == SUFFIX else ""
+    if gguf_file:
+        check_gguf_packages()
     return _load_files(name, str(path.parent), options, about, gguf_file)
 
 
@@ -161,7 +191,11 @@ def _load_files(
             **common,
         )
         _check_complete(name, notes, keeps_head=options.keeps_head)
-        tokenizer = _load_tokenizer(source, model, common, is_needed=options.needs_tokenizer)
+        tokenizer, remark = _load_tokenizer(
+            source, model, common, is_needed=options.needs_tokenizer
+        )
+    if remark:
+        warn_user(remark)
     if options.keeps_head and not gguf_file and not model.config.architectures:
         warn_user(
             f"{name} is loaded without its prediction head: its config.json does not name the "
@@ -189,9 +223,9 @@ def _model_class(name: str, source: str, options: LoadOptions, common: dict[str,
         return cut_class
     if not options.keeps_head:
         return AutoModel
-    if "gguf_file" in common:
-        return AutoModelForCausalLM
     config: Any = AutoConfig.from_pretrained(source, **common)
+    if "gguf_file" in common:
+        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     if not config.architectures:
         return AutoModel
     class_name = config.architectures[0]
@@ -239,20 +273,21 @@ def _check_not_nan(name: str, model: nn.Module) -> None:
 
 def _load_tokenizer(
     source: str, model: nn.Module, common: dict[str, Any], *, is_needed: bool
-) -> Any:
-    """The model's tokenizer; None for a model that does not read text."""
+) -> tuple[Any, str]:
+    """The model's tokenizer, None for a model that does not read text, and a remark on it."""
     config: Any = model.config
     words = getattr(config.get_text_config(), "vocab_size", None)
     sizes = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)]
     if words is None or max(sizes, default=0) < words:  # no embedding has a row for every token
-        return None
-    folder = Path(source)
-    has_files = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
-    if folder.is_dir() and not has_files and "gguf_file" not in common:
-        if not is_needed:
-            return None
+        return None, ""
+    folder, file = Path(source), common.get("gguf_file")
+    if file is None and folder.is_dir() and not has_tokenizer(folder):
+        if not is_needed or kind_instead_of_text(model):
+            return None, ""
         raise ModelError(
             f"{source} has no tokenizer: save one there with tokenizer.save_pretrained"
         )
     with explain_errors(f"the tokenizer of {source}", is_local=folder.is_dir()):
-        return AutoTokenizer.from_pretrained(source, **common)
+        if file is not None:
+            return load_gguf_tokenizer(folder / file, common)
+        return AutoTokenizer.from_pretrained(source, **common), ""

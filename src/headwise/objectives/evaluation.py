@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
+from headwise.models.modalities import check_reads_text
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.objectives.scored_model import ScoredModel
 from headwise.reading.batch import NO_LABEL, Inputs, has_decoder
@@ -26,6 +27,7 @@ from headwise.reading.python_manual import split_sentences
 from headwise.reading.reader import Reader, Window, as_documents
 from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
+from headwise.watching.failures import explain_failures
 from headwise.watching.gates import silence
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import find_sites
@@ -88,8 +90,7 @@ class Evaluation:
         samples = [objective.prepare(inputs, number) for number, inputs in enumerate(batches)]
         if objective.needs_reference and has_losses:
             samples = [
-                replace(sample, reference=objective.output(model, sample.inputs))
-                for sample in samples
+                replace(sample, reference=_output(model, objective, sample)) for sample in samples
             ]
         return cls(model, objective, tuple(samples))
 
@@ -110,6 +111,7 @@ class Evaluation:
         WHOLE_LENGTH, or than the model's limit, is split.
         """
         model, objective, tokenizer = scored.model, scored.objective, scored.tokenizer
+        check_reads_text(scored)
         if tokenizer is None:
             raise OptionError(f"{scored.name} has no tokenizer: pass batches of its inputs instead")
         texts = list(texts)
@@ -141,7 +143,9 @@ class Evaluation:
     @cached_property
     def counts(self) -> HeadCounts:
         """Number of heads and KV heads in every layer that the samples run through."""
-        return count_heads(self.model, self.samples[0].inputs)
+        inputs = self.samples[0].inputs
+        with explain_failures(self.model, inputs):
+            return count_heads(self.model, inputs)
 
     @cached_property
     def heads(self) -> tuple[HeadId, ...]:
@@ -171,7 +175,7 @@ class Evaluation:
     def losses(self) -> Losses:
         """The loss on every example, with the model in its current state."""
         losses = [
-            self.objective.losses(self.objective.output(self.model, sample.inputs), sample)
+            self.objective.losses(_output(self.model, self.objective, sample), sample)
             for sample in self.samples
         ]
         return Losses(
@@ -198,6 +202,12 @@ class Evaluation:
     def with_model(self, model: nn.Module) -> "Evaluation":
         """The same evaluation of another model; the reference output stays the same."""
         return replace(self, model=model)
+
+
+def _output(model: nn.Module, objective: Objective, sample: Sample) -> Tensor:
+    """The output that the objective reads; raises OptionError if the model cannot read a sample."""
+    with explain_failures(model, sample.inputs):
+        return objective.output(model, sample.inputs)
 
 
 def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:

@@ -41,9 +41,16 @@ def open_scored_model(
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     *,
     options: LoadOptions | None = None,
+    needs_tokenizer: bool = True,
 ) -> ScoredModel:
-    """Load a model with its output layer and choose its objective."""
-    loaded = open_model(source, tokenizer, options=options or LoadOptions(keeps_head=True))
+    """Load a model with its output layer and choose its objective.
+
+    Without `options`, the directory of a model that reads text must contain a tokenizer, unless
+    `tokenizer` is given or `needs_tokenizer` is False.
+    """
+    needs_tokenizer = needs_tokenizer and tokenizer is None
+    default = LoadOptions(keeps_head=True, needs_tokenizer=needs_tokenizer)
+    loaded = open_model(source, tokenizer, options=options or default)
     return ScoredModel(**vars(loaded) | {"objective": objective_for(loaded, objective)})
 
 

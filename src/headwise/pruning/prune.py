@@ -113,7 +113,7 @@ def prune(  # noqa: PLR0913 - one keyword per way to set the amount
         if folder is None:
             raise OptionError("with_onnx is True, but out is not set: pass a directory to write to")
         check_onnx_packages()
-    scored = open_scored_model(source, tokenizer, objective)
+    scored = open_scored_model(source, tokenizer, objective, needs_tokenizer=batches is None)
     if folder is not None:
         check_exportable(scored.model)
         sentence_modules(scored.folder)  # raises if modules.json is broken

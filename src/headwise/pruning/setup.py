@@ -13,6 +13,7 @@ import torch
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
+from headwise.models.modalities import check_reads_text
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
 from headwise.objectives.own_text import sample_windows, why_not_sampled
@@ -121,6 +122,8 @@ def prepare_setup(
     The built-in texts are used if both are None. If `chooses` is False, because the heads are
     already known, the model writes no text to choose them on.
     """
+    if batches is None:
+        check_reads_text(scored)
     find_layers(scored.model)  # raises if its heads cannot be cut
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(

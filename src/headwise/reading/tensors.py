@@ -56,6 +56,8 @@ def _token_facts(
 ) -> TokenFacts | None:
     if ids is None:
         return None if is_real is None else TokenFacts(is_real=is_real.cpu())
+    if is_real is not None and len(is_real) != len(ids):
+        return TokenFacts(is_real=is_real.cpu())
     ids = ids.cpu()
     is_real = torch.ones_like(ids, dtype=torch.bool) if is_real is None else is_real.cpu()
     return TokenFacts(ids=ids, is_real=is_real) if kinds is None else kinds.facts(ids, is_real)
@@ -104,7 +106,8 @@ def check_tensors(tensors: Any) -> None:
             )
         if ids.is_floating_point():
             raise OptionError(f"{prefix}input_ids is {ids.dtype}: token ids must be whole numbers")
-        if mask is not None and mask.shape != ids.shape:
+        # Models of several codebooks read several rows of tokens for each sequence of the mask.
+        if mask is not None and (mask.shape[1:] != ids.shape[1:] or len(ids) % max(1, len(mask))):
             raise ShapeError(
                 f"{prefix}attention_mask is {list(mask.shape)}: it must be {list(ids.shape)} like "
                 "the tokens, 1 for a token and 0 for padding"

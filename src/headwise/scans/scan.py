@@ -6,7 +6,6 @@ to the sums. Processes can share the batches, and a stopped scan resumes with th
 
 import importlib.metadata
 import json
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import OWN, HeadwiseError, OptionError, warn_user
+from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
 from headwise.head_table import HeadTable
 from headwise.measures.counter import (
@@ -26,13 +25,15 @@ from headwise.measures.counter import (
     RowChoice,
     make_measures,
     sequence_views,
+    tokens_of,
 )
 from headwise.measures.measure import measure_rows
 from headwise.measures.repeats import Repeats
 from headwise.measures.uniform import Uniform
 from headwise.models import fingerprint
-from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
+from headwise.models.loading import LoadOptions
+from headwise.models.modalities import check_reads_text
 from headwise.probes.builtin import builtin_sentences
 from headwise.probes.natural import balanced_sentences, natural_sentences
 from headwise.probes.scoring import RelationScores
@@ -47,18 +48,19 @@ from headwise.reading.tensors import (
     batch_from_tensors,
     check_input_names,
     non_text_inputs,
-    why_unreadable,
 )
 from headwise.reading.words import merge_pieces
 from headwise.scans.examples import find_examples
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.gold_sentences import GoldSentences
+from headwise.scans.left_out import find_left_out
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.settings import ScanSettings
 from headwise.scans.suitability import why_unsuited
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import column_meanings, head_pairs, head_table, relation_table
 from headwise.watching.calls import Call
+from headwise.watching.failures import explain_failures
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
@@ -190,7 +192,10 @@ class ScanJob:
                 f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, such as "
                 "the result of transformers.AutoTokenizer.from_pretrained"
             )
-        loaded = open_model(model, tokenizer)
+        needs_tokenizer = inputs is None and tokenizer is None
+        loaded = open_model(model, tokenizer, options=LoadOptions(needs_tokenizer=needs_tokenizer))
+        if batches is None:
+            check_reads_text(loaded)
         for batch in batches or ():
             check_input_names(loaded.model, batch)
         return cls(
@@ -329,7 +334,7 @@ class ScanJob:
             compares=settings.compares,
             cache=self.cache,
         )
-        count_batch(self.model, batch, counter)
+        sums.left_out |= count_batch(self.model, batch, counter)
         if batch.num_tokens:
             sums.counts["tokens"] += batch.num_tokens
         sums.counts["windows"] += len(batch.indices)
@@ -356,12 +361,19 @@ class ScanJob:
         sentences = [(gold.sentences[index], gold.encoded[index]) for index in batch.indices]
         between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
+        unreadable: set[str] = set()
+        layers_read: set[tuple[str, int]] = set()
 
         def add(call: Call) -> None:
-            if call.stack == "cross":
+            key = (call.stack, call.layer)
+            if call.stack == "cross" or key in layers_read:  # only the first of a layer's calls
+                return
+            layers_read.add(key)
+            sums.heads.num_heads[key] = call.num_heads
+            if None in tokens_of(call, batch):  # as in windows, or where tokens are joined
+                unreadable.add(call.stack)
                 return
             weights = call.weights()
-            sums.heads.num_heads[call.stack, call.layer] = call.num_heads
             if call.stack not in between_words:
                 between_words[call.stack] = [[] for _ in sentences]
                 is_causal[call.stack] = not weights[0].triu(1).any()
@@ -373,6 +385,8 @@ class ScanJob:
 
         _read_batch(self.model, batch, add)
         for stack, of_stack in between_words.items():
+            if stack in unreadable:  # heads are numbered within the stack, so none is counted
+                continue
             weights = [torch.cat(layers) for layers in of_stack]
             empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
             scores = sums.relations.setdefault(f"{source}|{stack}", empty)
@@ -403,6 +417,7 @@ class ScanJob:
             "counts": dict(sorted(counts.items())),
             "rows": self.settings.describe_rows(),
             **({"unmeasured": self.unsuited} if self.unsuited else {}),
+            **({"left_out": left_out} if (left_out := find_left_out(self.model, sums)) else {}),
             **{name: value for name, value in facts.items() if name != "model"},
         }
         halves = {source: gold.halves for source, gold in self._gold.items()}
@@ -415,33 +430,28 @@ class ScanJob:
         return Scan(table, head_pairs(sums.heads), relations)
 
 
-def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
-    """Run the model on one batch and count every attention call."""
-    _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
+def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> dict[str, str]:
+    """Run the model on one batch and count every attention call.
+
+    Returns the layers whose weights cannot be read, with the reason.
+    """
+    left_out = _read_batch(model, batch, lambda call: counter.add(call, batch), needs_lse=True)
     counter.finish()
     counter.cache.warn_of_indirect_outputs()
+    return left_out
 
 
 def _read_batch(
     model: nn.Module, batch: Batch, add: Callable[[Call], None], *, needs_lse: bool = False
-) -> None:
-    """Run the model on a batch, pass every attention call to `add`, and explain bad inputs."""
-    name = type(model).__name__
-    with torch.inference_mode(), watch(model, add, needs_lse=needs_lse):
-        try:
-            forward_batch(model, batch.inputs)
-        except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as err:  # models fail in many ways if inputs are missing
-            *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
-            if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug in headwise
-                raise
-            if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
-                raise OptionError(f"{name} cannot read this: {reason}") from err
-            if isinstance(err, TypeError | ValueError):
-                check_input_names(model, batch.inputs, is_strict=True)
-            what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
-            raise OptionError(
-                f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with "
-                "everything it needs"
-            ) from err
+) -> dict[str, str]:
+    """Run the model on a batch, pass every attention call to `add`, and explain bad inputs.
+
+    Returns the layers whose weights cannot be read, with the reason.
+    """
+    with (
+        torch.inference_mode(),
+        watch(model, add, needs_lse=needs_lse) as watched,
+        explain_failures(model, batch.inputs),
+    ):
+        forward_batch(model, batch.inputs)
+    return watched.left_out

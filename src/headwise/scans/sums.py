@@ -24,6 +24,8 @@ class ScanSums:
     relations: dict[str, RelationScores] = field(default_factory=dict)
     """Scores on sentences with gold relations, by source and stack, such as `probe|encoder`."""
     counts: Counter[str] = field(default_factory=Counter)  # tokens, windows, sentences ...
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Layers that ran but cannot be measured, with the reason."""
     done: set[str] = field(default_factory=set)  # names of the batches added so far
 
     def merge(self, other: "ScanSums") -> None:
@@ -35,6 +37,7 @@ class ScanSums:
             else:
                 self.relations[source] = scores
         self.counts.update(other.counts)
+        self.left_out |= other.left_out
         self.done |= other.done
 
     def to_bytes(self) -> bytes:
@@ -51,6 +54,7 @@ class ScanSums:
                 arrays[f"relation/{source}/{name}"] = part
         heads = [[*key, number] for key, number in self.heads.num_heads.items()]
         note = {"num_heads": heads, "counts": self.counts, "done": sorted(self.done)}
+        note["left_out"] = self.left_out
         arrays["note"] = np.array(json.dumps(note))
         file = io.BytesIO()
         np.savez(file, **arrays)
@@ -81,4 +85,5 @@ class ScanSums:
         }
         heads.num_heads = {(stack, layer): number for stack, layer, number in note["num_heads"]}
         sums.counts, sums.done = Counter(note["counts"]), set(note["done"])
+        sums.left_out = note["left_out"]
         return sums

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.models.loaded import LoadedModel
+from headwise.models.modalities import check_reads_text
 from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
 from headwise.watching.calls import Call
@@ -35,8 +36,10 @@ def busiest_layer(loaded: LoadedModel, text: str) -> Busiest:
     Links to special tokens, to a causal model's first token and to the word itself do not count:
     heads rest there.
     """
-    from headwise.watching.watch import watch  # imports transformers, which takes seconds
+    from headwise.watching.failures import explain_failures  # these import transformers: seconds
+    from headwise.watching.watch import watch
 
+    check_reads_text(loaded)
     model = loaded.model
     if loaded.tokenizer is None:
         return Busiest(0, None, 0, 1)
@@ -50,7 +53,7 @@ def busiest_layer(loaded: LoadedModel, text: str) -> Busiest:
         labels = token_labels(batch, call.stack, loaded.tokenizer, *size)
         counts[call.stack, call.layer] = count_links(weights, labels)
 
-    with in_evaluation(model), watch(model, measure):
+    with in_evaluation(model), watch(model, measure), explain_failures(model, batch.inputs):
         forward_batch(model, batch.inputs)
     (stack, layer), links = max(counts.items(), key=lambda item: item[1], default=(("", 0), 0))
     return Busiest(layer, stack or None, links, len(counts))

@@ -15,6 +15,7 @@ from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source, open_model
+from headwise.models.modalities import check_reads_text
 from headwise.reading.batch import Batch, TokenKinds
 from headwise.reading.labels import token_labels
 from headwise.reading.reader import Reader
@@ -127,11 +128,16 @@ def _head_numbers(heads: Any) -> tuple[int, ...] | None:
 def _trace_model(
     source: Source, inputs: Tensor | str | Mapping[str, Tensor], choice: LayerChoice, tokenizer: Any
 ) -> Trace:
-    from headwise.watching.watch import watch  # imports transformers, which takes seconds
+    from headwise.models.loading import LoadOptions  # these import transformers: seconds
+    from headwise.watching.failures import explain_failures
+    from headwise.watching.watch import watch
 
-    loaded = open_model(source, tokenizer)
+    needs_tokenizer = isinstance(inputs, str) and tokenizer is None
+    loaded = open_model(source, tokenizer, options=LoadOptions(needs_tokenizer=needs_tokenizer))
     model = loaded.model
     sites = find_sites(model)
+    if isinstance(inputs, str):
+        check_reads_text(loaded)
     batch = _read_inputs(model, inputs, loaded.tokenizer)
     site = _choose_site(model, sites, batch, choice)
     projection = site.output_projection
@@ -144,7 +150,12 @@ def _trace_model(
             calls.append(call)
 
     modules = {"attention": site.module, "projection": projection}
-    with in_evaluation(model), record(modules) as recorded, watch(model, keep):
+    with (
+        in_evaluation(model),
+        record(modules) as recorded,
+        watch(model, keep),
+        explain_failures(model, batch.inputs),
+    ):
         forward_batch(model, batch.inputs)
     if not calls:
         raise ModelError(f"{site.name} did not run: pass the inputs that its stack reads")
@@ -207,13 +218,15 @@ def _choose_site(
     model: nn.Module, sites: Sequence[Site], batch: Batch, choice: LayerChoice
 ) -> Site:
     """The site of the chosen layer, by default in the first stack that runs."""
+    from headwise.watching.failures import explain_failures
     from headwise.watching.watch import watch
 
     stacks = list(dict.fromkeys(site.stack for site in sites))
     stack = stacks[0] if choice.stack is None else choice.stack
     if choice.stack is None and len(stacks) > 1:
         computing: set[str] = set()  # some inputs skip a stack
-        with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
+        observed = watch(model, lambda call: computing.add(call.stack))
+        with in_evaluation(model), observed, explain_failures(model, batch.inputs):
             forward_batch(model, batch.inputs)
         stack = next((name for name in stacks if name in computing), stack)
     if stack not in stacks:

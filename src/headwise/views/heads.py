@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from headwise.drawing.table import Table
-from headwise.formats import format_count, format_number
+from headwise.formats import format_count, format_number, join_words
 from headwise.head_table import HeadRow, HeadTable
 from headwise.probes.accuracy import MIN_ARCS, best_heads
 from headwise.probes.templates import AGREEMENT
@@ -164,7 +164,15 @@ def summary_lines(table: HeadTable) -> list[str]:
         for new, old in enumerate(old_numbers)
         if new != old
     ]
-    return list(filter(None, [*lines, *moved[:1]]))
+    return list(filter(None, [*lines, *unmeasured_lines(about), *moved[:1]]))
+
+
+def unmeasured_lines(about: Mapping[str, Any]) -> list[str]:
+    """A line for each reason why parts of the model are not in the table, with their names."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in dict_in(about, "left_out").items():
+        by_reason.setdefault(str(reason), []).append(name)
+    return [f"left out: {join_words(names)} ({reason})" for reason, names in by_reason.items()]
 
 
 def _untested_line(roles: tuple[str, ...], reason: object) -> str:

@@ -1,11 +1,10 @@
 """Interface: computes a transformers model's attention while the model is watched.
 
 In: transformers' attention call. Out: its result, and an `AttentionCall` for each observer of the
-module. Inside `route_attention` the model uses the functions registered here as `headwise`.
+module. Inside `route_attention` (routing.py) the model uses the functions registered here.
 """
 
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,10 +24,8 @@ from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.masks import StructuredMask, headwise_mask, real_mask
-from headwise.watching.sites import Site, path_and_parents
-
-NAME = "headwise"
-IMPLEMENTATION = "_attn_implementation_internal"
+from headwise.watching.routing import NAMES, WithBoolMasks, WithFloatMasks, config_of, native_name
+from headwise.watching.sites import Site
 
 Change = Callable[[Tensor], Tensor]
 """Maps a layer's head outputs `[batch heads query d_value]` to the outputs to use instead."""
@@ -41,6 +38,8 @@ class CallObserver:
     each: Callable[[Call], None] | None = None
     change: Change | None = None
     needs_lse: bool = False
+    refuse: Callable[[Site, str], None] | None = None
+    """Receives a site whose calls cannot be read, and the reason; None to raise ModelError."""
     pending: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
     """A call whose output projection has not run yet, and the hook on that projection."""
 
@@ -91,10 +90,6 @@ OBSERVERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
 CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 """Number of calls of each shared module since its layer loop began."""
 
-CHANGES: dict[Hashable, tuple[Callable[[], None], int]] = {}
-"""Changes that blocks can share: for each, the function that undoes it and how many share it."""
-CHANGES_LOCK = threading.Lock()
-
 
 def headwise_attention(
     module: nn.Module,
@@ -112,6 +107,7 @@ def headwise_attention(
             f"{type(module).__name__} cannot be watched under continuous batching, because its "
             "keys are in a paged cache: generate without continuous batching"
         )
+    query = query.expand(max(len(query), len(key)), -1, -1, -1)  # some share learned queries
     rules = _read_rules(module, query, key, attention_mask, options)
     rules = replace(rules, scale=scaling, dropout=dropout)
     entries = _current_entries(module)
@@ -182,6 +178,7 @@ def _read_rules(
     if mask is None:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        is_causal = is_causal and native_name(config_of(module)) != "eager"  # which ignores it
         rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     elif make_rules is not None and mask.shape[2:] == (num_queries, num_keys):
         rules = make_rules()
@@ -202,63 +199,6 @@ def _read_rules(
 
 
 @contextmanager
-def route_attention(model: nn.Module, sites: Iterable[Site]) -> Iterator[None]:
-    """Inside the block, the model and its sub-models use `headwise_attention`, uncompiled.
-
-    Modules that do not use transformers' interface are set to `eager`, so that they return their
-    weights. Compiled code would miss later observers, and torch cannot compile structured masks.
-    """
-    with ExitStack() as stack:
-        stack.enter_context(_shared_change("stance", _stop_compiling))
-        for config, name in _implementations(model, sites):
-            remember = partial(_remember_implementation, config)
-            stack.enter_context(_shared_change(id(config), remember))
-            setattr(config, IMPLEMENTATION, name)
-        yield
-
-
-def _stop_compiling() -> Callable[[], None]:
-    stance = torch.compiler.set_stance("force_eager")
-    return partial(stance.__exit__, None, None, None)
-
-
-def _remember_implementation(config: Any) -> Callable[[], None]:
-    return partial(setattr, config, IMPLEMENTATION, getattr(config, IMPLEMENTATION))
-
-
-@contextmanager
-def _shared_change(key: Hashable, change: Callable[[], Callable[[], None]]) -> Iterator[None]:
-    """Call `change` unless another block already has; undo it when the last such block ends."""
-    with CHANGES_LOCK:
-        undo, users = CHANGES.get(key) or (change(), 0)
-        CHANGES[key] = undo, users + 1
-    try:
-        yield
-    finally:
-        with CHANGES_LOCK:
-            undo, users = CHANGES.pop(key)
-            if users > 1:
-                CHANGES[key] = undo, users - 1
-            else:
-                undo()
-
-
-def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[Any, str]]:
-    """Every config in the model, with the name of the attention implementation to set in it."""
-    around: dict[bool, set[str]] = {True: set(), False: set()}
-    for site in sites:
-        around[site.is_routed] |= set(path_and_parents(site.name))
-    configs: dict[int, tuple[Any, set[str]]] = {}
-    for name, module in model.named_modules():
-        config = getattr(module, "config", None)
-        if hasattr(config, IMPLEMENTATION):
-            configs.setdefault(id(config), (config, set()))[1].add(name)
-    for config, names in configs.values():
-        is_routed = names & around[True] or (around[True] and not names & around[False])
-        yield config, NAME if is_routed else "eager"
-
-
-@contextmanager
 def observe_routed(entries: list[Entry]) -> Iterator[None]:
     """Inside the block, notify each observer of every call at its site."""
     loops = {site.module: site.layer_loop for site, _ in entries if site.layer_loop is not None}
@@ -274,6 +214,16 @@ def observe_routed(entries: list[Entry]) -> Iterator[None]:
             observer.release()
 
 
+@contextmanager
+def pause_observers(model: nn.Module) -> Iterator[None]:
+    """Inside the block, no observer of the model is notified or changes anything."""
+    paused = {module: OBSERVERS.pop(module) for module in model.modules() if module in OBSERVERS}
+    try:
+        yield
+    finally:
+        OBSERVERS.update(paused)
+
+
 def _restart_count(shared: nn.Module, *_: Any) -> None:
     CALL_COUNTS[shared] = 0
 
@@ -286,5 +236,7 @@ def _remove_entry(entry: Entry) -> None:
         OBSERVERS[module] = others
 
 
-AttentionInterface.register(NAME, headwise_attention)
-AttentionMaskInterface.register(NAME, headwise_mask)
+for _kind in (WithBoolMasks, WithFloatMasks):
+    AttentionInterface.register(NAMES[_kind], headwise_attention)
+    _mask = partial(headwise_mask, is_float=_kind is WithFloatMasks)
+    AttentionMaskInterface.register(NAMES[_kind], _mask)

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from transformers import masking_utils
-from transformers.masking_utils import sdpa_mask
+from transformers.masking_utils import eager_mask, sdpa_mask
 
 from headwise.attention.rules import Rules
 
 
 class StructuredMask(Tensor):
-    """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
+    """A mask `[batch 1 query key]` that takes no memory until it is used."""
 
     make_rules: Callable[[], Rules] | None
     """Returns rules that are equivalent to the mask; None once the mask has been written to."""
@@ -72,7 +72,7 @@ def real_mask(value: Any) -> Any:
     return value.make_dense() if isinstance(value, StructuredMask) else value
 
 
-def headwise_mask(
+def headwise_mask(  # noqa: PLR0913 - transformers' arguments, and one
     batch_size: int,
     q_length: int,
     kv_length: int,
@@ -80,21 +80,30 @@ def headwise_mask(
     kv_offset: int = 0,
     mask_function: Callable[..., Any] = masking_utils.causal_mask_function,
     attention_mask: Tensor | None = None,
+    *,
+    is_float: bool = False,
     **options: Any,
-) -> Tensor:
-    """A mask for transformers: structured if `mask_function` is known, otherwise dense."""
-    options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+) -> Tensor | None:
+    """A mask for transformers: structured if `mask_function` is known, otherwise dense.
+
+    It is bool (True: may attend) or, with `is_float`, is added to the scores. None if sdpa, or with
+    `is_float` eager attention, gets no mask either: sdpa then decides by the module's `is_causal`.
+    """
+    sizes = (batch_size, q_length, kv_length, q_offset, kv_offset)
+    mask_of = eager_mask if is_float else sdpa_mask
     attention_mask = None if attention_mask is None else attention_mask.bool()
-
-    def make_dense() -> Tensor:
-        sizes = (batch_size, q_length, kv_length, int(q_offset), kv_offset)
-        mask = sdpa_mask(*sizes, mask_function, attention_mask, **options)
-        assert isinstance(mask, Tensor), "skips are disabled above"
-        return mask
-
     band = band_of(mask_function)
     if band is None:
-        return make_dense()
+        dense: Tensor | None = mask_of(*sizes, mask_function, attention_mask, **options)
+        return dense
+    skips_causal = options.pop("allow_is_causal_skip", True) and not is_float
+    skips_full = options.pop("allow_is_bidirectional_skip", False)
+    never = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+
+    def make_dense() -> Tensor:
+        mask = mask_of(*sizes, mask_function, attention_mask, **options, **never)
+        assert isinstance(mask, Tensor), "skips are disabled above"
+        return mask
 
     @cache
     def make_rules() -> Rules:
@@ -110,7 +119,13 @@ def headwise_mask(
                 rules["lengths"] = lengths
         return Rules(**rules)
 
-    value = torch.ones((), dtype=torch.bool, device=options.get("device"))
+    before, after = band
+    is_whole = before is None or before >= kv_length
+    is_skipped = (skips_causal and q_length in (1, kv_length)) if after == 0 else skips_full
+    if is_whole and is_skipped and make_rules().mask is None and make_rules().lengths is None:
+        return None
+    dtype = options.get("dtype", torch.float32) if is_float else torch.bool
+    value = torch.ones((), dtype=dtype, device=options.get("device"))
     mask = value.expand(batch_size, 1, q_length, kv_length).as_subclass(StructuredMask)
     mask.make_rules, mask.make_dense = make_rules, make_dense
     return mask

@@ -5,7 +5,7 @@ In: a model. Out: one `Site` per attention layer. Facts about families are in `m
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headwise.errors import ModelError, warn_user
 from headwise.heads import HeadId
 from headwise.models.families import CROSS, NUM_HEADS, OUTPUT_PROJECTIONS, STACKS, find_family
+from headwise.watching.candidates import may_return_weights
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
@@ -36,6 +37,8 @@ class Site:
     output_projection: nn.Module | None
     is_routed: bool
     """Whether the module uses transformers' attention interface; otherwise it returns weights."""
+    is_guess: bool = False
+    """Whether only the module's code suggests that it returns its weights; calls are checked."""
     call_index: int = 0
     """Index of this layer's call among the module's calls in a forward pass."""
     layer_loop: nn.Module | None = None
@@ -64,8 +67,12 @@ class Site:
 def find_sites(model: nn.Module) -> tuple[Site, ...]:
     """Every attention layer of the model, grouped by stack, in layer order."""
     modules = dict(model.named_modules())
-    attention = [name for name, module in modules.items() if _is_watchable(module)]
-    unknown = ", ".join(_find_unknown_classes(attention, modules))
+    known = [name for name, module in modules.items() if _is_watchable(module)]
+    guesses = _find_guesses(known, modules)
+    attention = [name for name in modules if name in {*known, *guesses}]
+    unknown = ", ".join(
+        sorted({type(module).__name__ for module in find_unknown(attention, modules)})
+    )
     if not attention:
         reason = f"its attention ({unknown}) {UNKNOWN}" if unknown else "it has no attention layers"
         raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
@@ -86,6 +93,7 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
             module=modules[name],
             output_projection=find_output_projection(name, modules),
             is_routed=is_routed(modules[name]),
+            is_guess=name in guesses,
             call_index=index,
             layer_loop=modules[_loop_path(name)] if len(layers) > 1 else None,
         )
@@ -106,6 +114,25 @@ def is_routed(module: nn.Module) -> bool:
 def _is_watchable(module: nn.Module) -> bool:
     family = find_family(module)
     return is_routed(module) or (family is not None and family.returns_weights)
+
+
+def _find_guesses(known: list[str], modules: Mapping[str, nn.Module]) -> set[str]:
+    """Innermost modules, neither in nor around a known one, that may return their weights."""
+    around = {parent for name in known for parent in path_and_parents(name)}
+    guesses = {
+        name
+        for name, module in modules.items()
+        if name not in around and may_return_weights(module) and not _is_in(name, known, modules)
+    }
+    outer = {parent for name in guesses for parent in path_and_parents(name) if parent != name}
+    return guesses - outer
+
+
+def _is_in(name: str, known: Iterable[str], modules: Mapping[str, nn.Module]) -> bool:
+    """Whether a module is inside one of the `known` ones, or inside a pooler."""
+    paths = set(path_and_parents(name))
+    is_in_pooler = any("Pool" in type(modules[path]).__name__ for path in paths)
+    return is_in_pooler or not paths.isdisjoint(known)
 
 
 def _stack_names(patterns: Iterable[str]) -> dict[str, str]:
@@ -179,18 +206,16 @@ def output_weight(projection: nn.Module) -> Tensor:
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def _find_unknown_classes(attention: list[str], modules: Mapping[str, nn.Module]) -> list[str]:
-    """Names of unknown attention classes outside poolers, and not in or around known modules."""
+def find_unknown(attention: Collection[str], modules: Mapping[str, nn.Module]) -> list[nn.Module]:
+    """Attention modules outside poolers, and not in or around the modules at `attention`."""
     around = {parent for name in attention for parent in path_and_parents(name)}
-    unknown = set()
-    for name, module in modules.items():
-        kind = type(module).__name__
-        if "attention" in kind.lower() and name not in around:
-            paths = set(path_and_parents(name))
-            is_in_pooler = any("Pool" in type(modules[path]).__name__ for path in paths)
-            if not is_in_pooler and paths.isdisjoint(attention):
-                unknown.add(kind)
-    return sorted(unknown)
+    return [
+        module
+        for name, module in modules.items()
+        if "attention" in type(module).__name__.lower()
+        and name not in around
+        and not _is_in(name, attention, modules)
+    ]
 
 
 def path_and_parents(path: str) -> Iterator[str]:

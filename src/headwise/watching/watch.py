@@ -4,21 +4,20 @@ In: a model. Out: an `AttentionCall` for each layer inside a `with` block, or a 
 modules that only return their weights. The model's results stay the same.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
-from headwise.watching.calls import Call, WeightsCall
-from headwise.watching.interface import CallObserver, Change, Entry, observe_routed, route_attention
+from headwise.watching.calls import Call
+from headwise.watching.interface import CallObserver, Entry, observe_routed
+from headwise.watching.output_check import check_outputs
+from headwise.watching.returned_weights import ReturnedWeights
+from headwise.watching.routing import route_attention
 from headwise.watching.sites import Site, find_sites
 
 
@@ -29,6 +28,8 @@ class Watched:
     sites: tuple[Site, ...]
     calls: list[Call] = field(default_factory=list)
     """All calls since the block began; empty if a function was passed as `each`."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Layers that ran, but whose weights cannot be read, with the reason."""
 
     def __repr__(self) -> str:
         layers = format_count(len(self.sites), "attention layer")
@@ -58,17 +59,28 @@ def watch(
     """
     model = as_module(model)
     watched = Watched(find_sites(model))
-    observer = CallObserver(
-        each=each or (lambda call: watched.calls.append(call.snapshot())), needs_lse=needs_lse
-    )
+    heard: set[Site] = set()
+
+    def keep(call: Call) -> None:
+        heard.add(call.site)
+        if each is None:
+            watched.calls.append(call.snapshot())
+        else:
+            each(call)
+
+    def refuse(site: Site, reason: str) -> None:
+        watched.left_out[site.layer_name] = f"{site.description}: {reason}"
+
+    observer = CallObserver(each=keep, needs_lse=needs_lse, refuse=refuse)
     with observe(model, watched.sites, [(site, observer) for site in watched.sites]):
         yield watched
+    _check_heard(model, watched, has_calls=bool(heard))
 
 
 @contextmanager
 def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> Iterator[None]:
     """Attach observers to some of the model's `sites` inside the block, routed or not."""
-    returning = [entry for entry in entries if not entry[0].is_routed and _num_heads(entry[0])]
+    returning = [entry for entry in entries if not entry[0].is_routed]
     names = sorted({type(site.module).__name__ for site, observer in returning if observer.each})
     if names:
         warn_user(
@@ -79,91 +91,24 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
     with ExitStack() as stack:
         if entries:
             stack.enter_context(route_attention(model, sites))
+            stack.enter_context(check_outputs(model, sites))
         stack.enter_context(observe_routed([entry for entry in entries if entry[0].is_routed]))
         for site, observer in returning:
-            if observer.each is not None:
-                stack.enter_context(_watch_returned_weights(site, observer.each))
-            if observer.change is not None:
-                change = partial(_change_input, site, observer.change)
-                stack.enter_context(_projection(site).register_forward_pre_hook(change))
+            reader = ReturnedWeights(
+                site, observer.each, observer.change, observer.refuse, is_known=not site.is_guess
+            )
+            stack.enter_context(reader.attached())
         yield
 
 
-@contextmanager
-def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterator[None]:
-    """Inside the block, pass `each` every call of a module that returns its weights.
+def _check_heard(model: nn.Module, watched: Watched, *, has_calls: bool) -> None:
+    """Warn about layers whose weights could not be read; raise ModelError if there are no others.
 
-    The heads' outputs are the input to the output projection, which may run before or after the
-    module returns.
+    A model that did not run has neither.
     """
-    parts: dict[str, Tensor] = {}
-
-    def begin(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        parts.clear()
-        signature = inspect.signature(module.forward)
-        if "output_attentions" not in signature.parameters:
-            return args, kwargs
-        bound = signature.bind(*args, **kwargs)
-        bound.arguments["output_attentions"] = True
-        return bound.args, bound.kwargs
-
-    def end(module: nn.Module, _: Any, outputs: Any) -> None:
-        parts["known_weights"] = _find_weights(outputs, site)
-        notify()
-
-    def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        parts["mixed"] = _split_heads(inputs[0], site)
-        notify()
-
-    def notify() -> None:
-        if len(parts) == 2:
-            known_weights, mixed = parts.pop("known_weights"), parts.pop("mixed")
-            each(WeightsCall(site=site, known_weights=known_weights, mixed=mixed))
-
-    with (
-        site.module.register_forward_pre_hook(begin, with_kwargs=True),
-        site.module.register_forward_hook(end),
-        # Run before all other hooks, because they may change the heads' outputs.
-        _projection(site).register_forward_pre_hook(project, prepend=True),
-    ):
-        yield
-
-
-def _change_input(
-    site: Site, change: Change, _: nn.Module, inputs: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """The inputs to an output projection, with the heads' outputs changed."""
-    changed = change(_split_heads(inputs[0], site))
-    return (changed.transpose(1, 2).flatten(2), *inputs[1:])
-
-
-def _projection(site: Site) -> nn.Module:
-    if site.output_projection is None:
-        raise ModelError(f"{site.description} cannot be watched: its output projection is unknown")
-    return site.output_projection
-
-
-def _split_heads(
-    concat: Float[Tensor, "batch query concat"], site: Site
-) -> Float[Tensor, "batch heads query d_value"]:
-    heads: Tensor = concat.unflatten(-1, (_num_heads(site), -1)).transpose(1, 2)
-    return heads
-
-
-def _num_heads(site: Site) -> int:
-    if site.num_heads is None:
-        raise ModelError(f"{site.description} cannot be watched: its number of heads is unknown")
-    return site.num_heads
-
-
-def _find_weights(outputs: Any, site: Site) -> Float[Tensor, "batch heads query key"]:
-    """The weights among a module's outputs: a tensor with four axes, the second for the heads."""
-    for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
-        if (
-            isinstance(output, Tensor)
-            and output.is_floating_point()
-            and output.dim() == 4
-            and output.shape[1] == _num_heads(site)
-        ):
-            return output
-    raise ModelError(f"{site.description} cannot be watched: it returned no weights")
+    if not watched.left_out:
+        return
+    reasons = "; ".join(dict.fromkeys(watched.left_out.values()))
+    if not has_calls:
+        raise ModelError(f"{type(model).__name__} cannot be watched: {reasons}")
+    warn_user(f"{type(model).__name__} is only partly watched: {reasons}")

@@ -17,7 +17,7 @@ from headwise.models.loading import load
 from headwise.pruning.export.export import export
 from headwise.pruning.prune import prune
 from headwise.pruning.surgery.cut import cut
-from headwise.pruning.surgery.equivalence import check_equivalence, rounding_bound
+from headwise.watching.equivalence import check_equivalence, rounding_bound
 from headwise.watching.watch import watch
 
 from ...models.test_loading import save
@@ -131,6 +131,25 @@ def test_export_copies_sentence_modules_without_old_weights(tmp_path: Path, own:
     assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
     assert b"max_seq_length" in written["sentence_bert_config.json"]
     assert b'SentenceTransformer(".", trust_remote_code=True)' in written["README.md"]
+
+
+def test_export_copies_every_file_that_it_does_not_replace(tmp_path: Path) -> None:
+    source = save("llama", tmp_path / "source")
+    kept = {"preprocessor_config.json": "{}", "chat_template.jinja": "{{ x }}", "LICENSE": "free"}
+    old = ("pytorch_model.bin", "model.safetensors.index.json", "prune.json", "README.md", "a.py")
+    for name, text in {**kept, **dict.fromkeys(old, "old"), "notes.json": "theirs"}.items():
+        (source / name).write_text(text)
+    (source / "onnx").mkdir()
+    model, _ = cut_tiny("llama")
+    extras = {"notes.json": "ours"}
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    path = export(model, tmp_path / "m", tokenizer=tokenizer, source=source, extras=extras).path
+    assert {name: (path / name).read_text() for name in kept} == kept
+    assert (path / "notes.json").read_text() == "ours"
+    assert not any((path / name).exists() for name in ("onnx", *old[:3], "a.py"))
+    assert load(path).tokenizer("w8 w9")["input_ids"] == [8, 9]
+    export(model, path, source=source, force=True)  # what was copied does not prevent this
+    assert load(path).tokenizer("w8 w9")["input_ids"] == [8, 9]  # the uncut model's files
 
 
 def test_model_card_lists_kept_heads_and_ways_to_load(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM, PreTrainedModel
 from headwise.errors import ModelError
 from headwise.pruning.export.plain_config import plain_config, public_class
 from headwise.pruning.surgery.cut import cut, head_counts
-from headwise.pruning.surgery.equivalence import tensors_by_name
+from headwise.watching.equivalence import tensors_by_name
 
 from ...watching.helpers import assert_close, run
 from ...watching.tiny import output_of, tiny

@@ -21,8 +21,8 @@ from headwise.models.load_errors import one_sentence
 PART, OLD = "headwise-part", "headwise-old"
 """Suffixes for a new directory that is not in place yet, and for an old one that was moved away."""
 MODEL_FILES = re.compile(
-    r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
-    r"|\.gitattributes|LICENSE(\.txt)?"
+    r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf|spm|bpe|tiktoken)"
+    r"|(vocab|merges|LICENSE|USE_POLICY|NOTICE)\.txt|\.gitattributes|LICENSE|NOTICE"
 )
 """Names of files found in model directories, including those that `prune` writes."""
 MODEL_FOLDERS = re.compile(r"\d+_\w+")  # sentence-transformers modules, such as 1_Pooling

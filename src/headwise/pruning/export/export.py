@@ -8,6 +8,7 @@ loaded, compared with the model, and only then moved into place (`directories.py
 
 import inspect
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,16 +33,20 @@ from headwise.pruning.export.plain_config import (
     tensor_shapes,
     without_block,
 )
-from headwise.pruning.surgery.equivalence import (
-    check_equivalence,
-    in_full_precision,
-    layer_outputs,
-    tensors_by_name,
-)
+from headwise.pruning.surgery.layer_outputs import layer_outputs
 from headwise.reading.batch import Inputs
+from headwise.watching.equivalence import check_equivalence, in_full_precision, tensors_by_name
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that sentence-transformers reads in addition to modules.json."""
+REPLACED = re.compile(
+    r".+\.(safetensors|bin|pt|pth|ckpt|h5|msgpack|gguf|ggml|onnx|data|py|index\.json)"
+    r"|(prune|plan|importance)\.json|curve\.(csv|svg)|README\.md|config\.json|adapter_.+"
+)
+"""Names of files not to copy from the uncut model's directory: weights, code, and what describes
+them. Every other file is copied."""
+TOKENIZER_EXTRAS = ("special_tokens_map.json", "added_tokens.json")
+"""Files that an older version wrote in addition to a tokenizer's own."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,10 @@ def export(
 ) -> Export:
     """Write the model to the directory `out`. Raises ModelError if it would load back changed.
 
-    `tokenizer` may also be a processor. `source` is the uncut model's directory, whose
-    sentence-transformers files are copied. `inputs` are run through the model and through the copy
-    loaded back, to compare their outputs. `extras` are texts to add to the directory, by file name;
-    README.md becomes part of the model card.
+    `tokenizer` may also be a processor. `source` is the uncut model's directory, from which every
+    file is copied that is not replaced, such as `preprocessor_config.json`. `inputs` are run
+    through the model and through the copy loaded back, to compare their outputs. `extras` are texts
+    to add to the directory, by file name; README.md becomes part of the model card.
     """
     check_exportable(model)
     modules = sentence_modules(source)
@@ -97,6 +102,8 @@ def export(
             if Path(name).name != name or (part / name).exists():
                 raise OptionError(f"{name!r} cannot be an extra file's name: choose another")
             (part / name).write_text(text, "utf-8")
+        if source is not None:
+            _copy_other_files(source, part, tokenizer)
         difference = check_copy(model, part, inputs)
     return Export(out, is_plain, difference, file_sizes(out))
 
@@ -212,6 +219,16 @@ def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], p
                 shutil.copyfile(file, part / name)
     moved = [{**modules[0], "path": ""}, *modules[1:]]
     (part / "modules.json").write_text(json.dumps(moved, indent=2), "utf-8")
+
+
+def _copy_other_files(source: Path, part: Path, tokenizer: Any) -> None:
+    """Copy the files of the uncut model that nothing replaces, such as preprocessor_config.json."""
+    files = getattr(tokenizer, "vocab_files_names", {}).values()
+    replaced = set() if tokenizer is None else {*files, *TOKENIZER_EXTRAS}
+    for file in sorted(source.iterdir()):
+        is_new = not (part / file.name).exists() and file.name not in replaced
+        if is_new and file.is_file() and not REPLACED.fullmatch(file.name):
+            shutil.copyfile(file, part / file.name)
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
 from headwise.models.load_errors import one_sentence, quiet
 from headwise.pruning.export.directories import flush
-from headwise.pruning.surgery.equivalence import check_equivalence
 from headwise.reading.batch import Inputs
+from headwise.watching.equivalence import check_equivalence
 from headwise.watching.running import in_evaluation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from headwise.errors import ModelError
 from headwise.models.exported_folder import BLOCK, BUILD_ERRORS, empty_model
 from headwise.pruning.surgery.cut import head_counts
-from headwise.pruning.surgery.equivalence import tensors_by_name
+from headwise.watching.equivalence import tensors_by_name
 from headwise.watching.sites import find_sites, output_weight
 
 

@@ -81,7 +81,7 @@ def importance(  # noqa: PLR0913 - all but the first two are keyword-only
             check_importance_folder(folder, force=force)
             make_folder(folder)
             stack.enter_context(lock_folder(folder))
-        scored = open_scored_model(source, tokenizer, objective)
+        scored = open_scored_model(source, tokenizer, objective, needs_tokenizer=batches is None)
         stack.enter_context(in_evaluation(scored.model))
         if batches is not None:
             inputs = choose_batches(scored.model, batches, texts)

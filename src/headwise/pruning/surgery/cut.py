@@ -29,7 +29,8 @@ from headwise.pruning.surgery.attention_layers import (
     kept_slices,
     size_attributes,
 )
-from headwise.pruning.surgery.equivalence import check_equivalence, in_full_precision, layer_outputs
+from headwise.pruning.surgery.layer_outputs import layer_outputs
+from headwise.watching.equivalence import check_equivalence, in_full_precision
 from headwise.watching.gates import check_layers, silence
 from headwise.watching.sites import find_sites
 

@@ -5,17 +5,16 @@ names the first output that differs by more than rounding explains.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError
-from headwise.pruning.surgery.attention_layers import AttentionLayer
-from headwise.watching.hooks import record
-from headwise.watching.running import in_evaluation
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 SIGMAS = 6.0
@@ -24,30 +23,32 @@ than SIGMAS * sqrt(n) unit roundoffs is below 2 exp(-SIGMAS**2 / 2), or 3e-8 (Hi
 https://doi.org/10.1137/18M1226312)."""
 
 
-def layer_outputs(
-    model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any]
-) -> dict[str, Tensor]:
-    """Outputs of `layers`, then of the model, by name; the model runs without dropout.
+@dataclass(frozen=True)
+class Difference:
+    """An output that differs between two models."""
 
-    For a module that serves several layers, the output is that of its last call.
-    """
-    modules = {
-        " and ".join(layer.names): layer.base.get_submodule(
-            layer.path if layer.has_output_inside else layer.output
-        )
-        for layer in layers
-    }
-    with torch.no_grad(), in_evaluation(model), record(modules) as calls:
-        result: Any = model(**inputs)
-    if isinstance(result, Tensor):
-        result = {"output": result}
-    elif isinstance(result, tuple | list):
-        result = {f"output {number}": output for number, output in enumerate(result)}
-    return {call.name: call.output for call in calls} | {
-        f"the model's {name}": output
-        for name, output in result.items()
-        if isinstance(output, Tensor) and output.is_floating_point()
-    }
+    name: str
+    gap: float
+    """Largest absolute difference; infinite if the output is missing or has another shape."""
+    bound: float
+    """The largest difference that rounding explains."""
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether rounding explains the difference."""
+        return self.gap <= self.bound
+
+
+def differences(
+    model: nn.Module, actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> Iterator[Difference]:
+    """The difference in every output of `model`."""
+    for name in {**expected, **actual}:
+        gap, bound = math.inf, 0.0
+        if name in actual and name in expected:
+            gap = _largest_difference(actual[name], expected[name])
+            bound = rounding_bound(model, expected[name])
+        yield Difference(name, gap, bound)
 
 
 def check_equivalence(
@@ -58,16 +59,13 @@ def check_equivalence(
     Raises ModelError, with a message that starts with `problem`, if rounding does not explain it.
     """
     largest = 0.0
-    for name in {**expected, **actual}:
-        gap, bound = math.inf, 0.0
-        if name in actual and name in expected:
-            gap = _largest_difference(actual[name], expected[name])
-            bound = rounding_bound(model, expected[name])
-        if gap > bound:
+    for difference in differences(model, actual, expected):
+        if not difference.is_rounding:
             raise ModelError(
-                f"{problem}: {name} changed by {gap:.3g}, but rounding explains only {bound:.3g}"
+                f"{problem}: {difference.name} changed by {difference.gap:.3g}, but rounding "
+                f"explains only {difference.bound:.3g}"
             )
-        largest = max(largest, gap)
+        largest = max(largest, difference.gap)
     return largest
 
 
@@ -124,3 +122,44 @@ def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and buffer by name; a tied tensor appears under each of its names."""
     tensors = dict[str, Tensor](model.named_parameters(remove_duplicate=False))
     return tensors | dict(model.named_buffers(remove_duplicate=False))
+
+
+@contextmanager
+def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    """Convert the model's narrower tensors to `dtype` inside the block, then put them back."""
+    owners = [(tensor, tensor.data) for tensor in {*model.parameters(), *model.buffers()}]
+    with torch.inference_mode(False):  # such tensors could not be trained afterwards
+        for tensor, data in owners:
+            if is_narrower(data, dtype):
+                tensor.data = data.to(dtype)
+    try:
+        yield
+    finally:
+        with torch.inference_mode(False):
+            for tensor, data in owners:
+                tensor.data = data
+
+
+def is_narrower(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the tensor has floating-point numbers of fewer bytes than `dtype` has."""
+    return tensor.is_floating_point() and tensor.element_size() < dtype.itemsize
+
+
+def fits_in_memory(model: nn.Module, dtype: torch.dtype) -> bool:
+    """Whether converted copies of the model's narrower tensors fit into free memory."""
+    sizes: dict[torch.device, int] = {}
+    for tensor in {*model.parameters(), *model.buffers()}:
+        if is_narrower(tensor, dtype):
+            sizes[tensor.device] = sizes.get(tensor.device, 0) + tensor.numel() * dtype.itemsize
+    return all(size <= _free_memory(device) for device, size in sizes.items())
+
+
+def _free_memory(device: torch.device) -> float:
+    """Free bytes of memory; infinite if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    facts = Path("/proc/meminfo")
+    if device.type != "cpu" or not facts.is_file():
+        return math.inf
+    sizes = dict(line.split(":") for line in facts.read_text("utf-8").splitlines())
+    return float(sizes["MemAvailable"].removesuffix("kB")) * 1024
