@@ -150,14 +150,6 @@ export interface LoadedPlanAnswer {
   why: string | null;
 }
 
-export interface MapCells {
-  rows: number[];
-  keys: number[];
-  shape: number[];
-  values: string;
-  tile: number;
-}
-
 export interface MatchFigure {
   is_seen: boolean;
   products: number[];
@@ -350,10 +342,6 @@ export interface RoleFacts {
   meaning: string;
   headline: string;
   phrase: string;
-}
-
-export interface RowAnswer {
-  values: string;
 }
 
 export interface RowFigure {

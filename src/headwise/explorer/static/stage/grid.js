@@ -255,6 +255,11 @@ export class Grid {
     if (this.picture) this.show(this.picture);
   }
 
+  /** Pixels of the screen along a small map; 0 before the grid has a size. */
+  dots() {
+    return Math.ceil(this.size * devicePixelRatio);
+  }
+
   /** @param {GridPicture} picture */
   show(picture) {
     this.picture = picture;
