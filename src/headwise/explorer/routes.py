@@ -289,7 +289,10 @@ class Explorer:
         """A {step} of the lesson on {text}, for {layer}, {head}, {position}, {other} if given."""
         body = api.read_body(api.LessonRequest, await request.body())
         return await self._compute(
-            request, lambda progress: self._lesson(body).answer(body.step, progress)
+            request,
+            lambda progress: self._lesson(body).answer(
+                body.step, progress, is_outline=body.is_outline
+            ),
         )
 
     async def check(self, request: Request) -> Response:

@@ -443,6 +443,7 @@ export interface SpareFigure {
   limit: number;
   draws: number;
   weights: number[][];
+  alone: string;
 }
 
 export interface SpareHeadFigure {
@@ -477,7 +478,7 @@ export interface StepAnswer {
   paragraphs: ProseRun[][];
   exercise: ProseRun[];
   question: QuestionAnswer;
-  figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure;
+  figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | WaitingFigure | ByHandFigure;
 }
 
 export interface StepTitle {
@@ -532,6 +533,12 @@ export interface VectorsFigure {
   chosen: number;
   kv_head: number;
   is_grouped: boolean;
+}
+
+export interface WaitingFigure {
+  place: Place;
+  head: LessonHead;
+  row: number[];
 }
 
 export interface WhatIfAnswer {
