@@ -11,6 +11,7 @@ import torch
 import transformers
 
 import headwise
+from headwise.explorer.lesson import silencing
 from headwise.explorer.lesson.lesson import Lesson
 from headwise.explorer.lesson.silencing import DRAWS
 from headwise.head_table import HeadTable
@@ -127,12 +128,42 @@ def test_the_question_about_silent_heads_has_the_measured_answer(name: str) -> N
     limit, steps = figure["limit"], figure["together"]
     count = 0 if limit < 0 else steps[limit]["count"]
     right = question.options[int(question.answer)]
-    assert right == {0: "None of them", len(figure["heads"]): f"All {count:,}"}.get(
-        count, f"About {count:,}"
-    )
+    if count == 0:
+        assert right == "None of them"
+    else:
+        first, _, last = right.replace(",", "").partition(" to ")
+        assert int(first) <= count <= int(last or first)
+    outline = taught(name).answer("spare").step
+    assert outline.question.options == question.options and outline.paragraphs == step.paragraphs
     if figure["unit"] == "cosine":
         assert all(each["value"] >= 0.9 for each in steps[: limit + 1])
         assert limit == len(steps) - 1 or steps[limit + 1]["value"] < 0.9
+
+
+@pytest.mark.parametrize("name", ["minilm", "llama", "bert"])
+def test_the_outline_of_the_last_step_runs_the_model_twice_only(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = taught(name)
+    lesson = Lesson(measured.facts.scored, ANIMAL if name == "minilm" else WORDS)
+    runs: list[int] = []
+    before = silencing._output_to_compare
+    monkeypatch.setattr(
+        silencing,
+        "_output_to_compare",
+        lambda scored, inputs: (runs.append(len(inputs["input_ids"])), before(scored, inputs))[1],
+    )
+    outline = lesson.answer("spare", is_outline=True).step
+    assert sum(runs) == 2
+    full = lesson.answer("spare").step
+    assert (outline.paragraphs, outline.question, outline.exercise) == (
+        *(full.paragraphs, full.question, full.exercise),
+    )
+    mine = full.figures.heads.index(
+        next(each for each in full.figures.heads if each.head == outline.figures.head)
+    )
+    assert outline.figures.row == full.figures.weights[mine]
+    assert lesson.answer("spare", is_outline=True).step == full
 
 
 def test_a_model_that_predicts_reads_up_to_the_last_word() -> None:

@@ -14,6 +14,7 @@ from headwise.explorer.api_requests import BarsQuery
 from headwise.explorer.maps import (
     STEPS,
     MapOptions,
+    as_steps,
     fits_at_once,
     map_axes,
     map_bars,
@@ -217,7 +218,7 @@ def test_cells_and_thumbnails_lose_no_more_than_half_a_step() -> None:
     for options in (MapOptions(), MapOptions(is_valued=True)):
         weights = map_weights(cat(), "L3", options, ALL, ALL, head=1)[0].numpy()
         cells = map_cells(cat(), HeadId(3, 1), options)
-        steps = np.frombuffer(cells.values, "<u2").reshape(cells.shape)
+        steps = np.frombuffer(as_steps(cells), "<u2").reshape(cells.shape)
         assert np.abs(steps / STEPS - weights).max() <= 0.5001 / STEPS
     roots = whole(cat(), "L3").sqrt().numpy()
     small = thumbnails(cat(), "L3", MapOptions(), 100)

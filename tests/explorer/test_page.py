@@ -206,11 +206,17 @@ def test_the_panel_of_heads_says_what_a_head_is(chrome: Browser, site: str) -> N
     with page_at(chrome, site) as page:
         panel = page.locator(".hv-grid-panel")
         expect(panel).to_contain_text(
-            "A head is one part of the model that decides, for every word"
+            "Each square is one head: a part of the model that decides which words each word looks"
+            " at. The outlined one is the large map made small"
         )
-        expect(panel.get_by_text("+ means more than one role.")).to_be_visible()
-        expect(panel.get_by_text("Its colour says what it tends to do.")).to_be_hidden()
-        expect(panel).to_contain_text("A head with several roles (+) counts in each of them.")
+        patterns = panel.get_by_role("list", name="How to read a square")
+        expect(patterns.get_by_role("listitem")).to_have_count(3)
+        expect(panel.get_by_text("A letter is a role")).to_be_visible()
+        expect(panel.get_by_text("Its colour says what it tends to do")).to_be_hidden()
+        expect(panel).to_contain_text("A head with several (+) counts in each.")
+        word(page, 5).hover()
+        expect(panel).to_contain_text("a bar for every word, in order, tall if the looks there.")
+        expect(patterns).to_be_hidden()
 
 
 def test_a_role_recolours_the_stage_and_the_legend_counts_every_role(

@@ -85,8 +85,11 @@ def test_one_words_bars_are_fetched_when_they_are_shown(page: Page) -> None:
 
 
 def test_a_long_text_fits_the_phone(chrome: Browser, site: str) -> None:
-    with page_at(chrome, f"{site}#head=L3H1&text={quote(TEXT)}", size=PHONE) as page:
+    address = f"{site}#head=L3H1&word=150&text={quote(TEXT)}"
+    with page_at(chrome, address, size=PHONE) as page:
         settle(page)
+        expect(page.locator(".hw-stage .hw-chosen")).to_be_in_viewport()
+        assert page.evaluate("document.querySelector('.hw-window').scrollTop") > 0
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         assert faults(page) == []
 

@@ -250,6 +250,8 @@ class LessonRequest(TextRequest):
     """The text with one word changed."""
     step: str = ""
     """Name of the step; "" for the first."""
+    is_outline: bool = False
+    """Leave out what takes long to measure, unless it has been measured."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

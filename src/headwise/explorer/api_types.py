@@ -249,27 +249,6 @@ class SavedPage:
 
 
 @dataclass(frozen=True)
-class RowAnswer:
-    """One row of a head's map, or one column."""
-
-    values: bytes
-    """Two bytes per weight, little-endian; 65535 means 1."""
-
-
-@dataclass(frozen=True)
-class MapCells:
-    """Part of a head's map, or the whole map reduced to fewer cells."""
-
-    rows: list[int]
-    """The first row, and the row after the last."""
-    keys: list[int]
-    shape: list[int]
-    values: bytes
-    """Two bytes per cell, little-endian; 65535 means 1."""
-    tile: int
-
-
-@dataclass(frozen=True)
 class Profile:
     """Mean weight at each distance from the query."""
 
@@ -462,8 +441,8 @@ class HeadChoiceAnswer:
 
 ANSWERS = (
     *(ModelAnswer, ProgressAnswer, TextAnswer, PairAnswer, SavedPage),
-    *(MapCells, RowAnswer, HeadAnswer),
     *(
+        HeadAnswer,
         WhatIfAnswer,
         RandomAnswer,
         GenerateAnswer,

@@ -1,7 +1,7 @@
 """Any part of a text's attention maps, by token or by word, with or without the sink.
 
 In: a TextAnalysis, a head or layer, and MapOptions. Out: only the requested weights, as a tensor or
-as MapCells for the browser. A long text's whole map is never in memory: it is reduced in tiles.
+as bytes. A long text's whole map is never in memory: it is reduced in tiles.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from torch.nn.functional import max_pool1d, max_pool2d, pad
 
 from headwise.errors import OptionError
 from headwise.explorer.api_requests import BarsQuery
-from headwise.explorer.api_types import MapCells, StackAxes, StageAxis, StageWord
+from headwise.explorer.api_types import StackAxes, StageAxis, StageWord
 from headwise.explorer.stage_words import NO_TOKENS
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId
@@ -210,22 +210,13 @@ def map_cells(
     head: HeadId,
     options: MapOptions,
     window: tuple[slice, slice] | None = None,
-) -> MapCells:
-    """The part of a head's map in `window`; the whole map if `window` is None or too large."""
+) -> Float[Tensor, "row key"]:
+    """The part of a head's map in `window`; the whole map, perhaps reduced, if it is None."""
     layer, axes = head.layer_name, map_axes(analysis, head.layer_name, options)
     rows, keys = window or [slice(0, len(axis)) for axis in axes]
     if max(part.stop - part.start for part in (rows, keys)) <= TILE:
-        weights = map_weights(analysis, layer, options, rows, keys, head=head.head)[0]
-    else:
-        rows, keys = (slice(0, len(axis)) for axis in axes)
-        weights = reduce_maps(analysis, layer, options, OVERVIEW, head=head.head)[0]
-    return MapCells(
-        rows=[rows.start, rows.stop],
-        keys=[keys.start, keys.stop],
-        shape=list(weights.shape),
-        values=as_steps(weights),
-        tile=TILE,
-    )
+        return map_weights(analysis, layer, options, rows, keys, head=head.head)[0]
+    return reduce_maps(analysis, layer, options, OVERVIEW, head=head.head)[0]
 
 
 def thumbnails(

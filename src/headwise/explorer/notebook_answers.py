@@ -78,8 +78,7 @@ def _cells(session: Session, text: str, question: Facts) -> dict[str, Any]:
         rows, keys = ([int(place) for place in part[axis]] for axis in ("rows", "keys"))
         window = slice(*rows), slice(*keys)
     cells = maps.map_cells(analysis, head, _options(question), window)
-    value = {"rows": cells.rows, "keys": cells.keys}
-    return {"value": value, "shape": cells.shape, "bytes": cells.values}
+    return {"shape": list(cells.shape), "bytes": maps.as_steps(cells)}
 
 
 def _thumbs(session: Session, text: str, question: Facts) -> dict[str, Any]:

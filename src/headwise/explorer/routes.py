@@ -16,6 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from torch import Tensor
 
 from headwise.errors import HeadwiseError
 from headwise.explorer import api_requests as api, api_types, maps
@@ -158,12 +159,9 @@ class Explorer:
         """Weights of all heads of ?stack=, two bytes each: heads, then rows, then columns."""
         analysis, options = self._text_request(request)
         query = api.read_values(api.WeightsQuery, request.query_params)
-
-        def compute(_: Progress) -> tuple[tuple[int, ...], bytes]:
-            weights = maps.stack_weights(analysis, query.stack, options)
-            return tuple(weights.shape), maps.as_steps(weights)
-
-        return _bytes(*await self.queue.run(request, compute))
+        return await self._weights(
+            request, lambda: maps.stack_weights(analysis, query.stack, options)
+        )
 
     async def thumbs(self, request: Request) -> Response:
         """Thumbnail maps of ?layer=, ?size= cells wide: square roots of weights, as bytes."""
@@ -191,7 +189,10 @@ class Explorer:
         return await self._compute(request, lambda _: head_answer(analysis, head, table))
 
     async def map(self, request: Request) -> Response:
-        """A part of a head's map, such as ?rows=0:256&keys=0:256; the whole map without a part."""
+        """A part of a head's map, such as ?rows=0:256&keys=0:256; the whole map without a part.
+
+        Two bytes per weight. A large map is reduced to the largest weight of each block.
+        """
         analysis, head, options = self._map_request(request)
         window = None
         if request.query_params.keys() & {"rows", "keys"}:
@@ -199,20 +200,15 @@ class Explorer:
                 api.parse_range(request.query_params, axis, maps.TILE) for axis in ("rows", "keys")
             )
             window = rows, keys
-        return await self._compute(
-            request, lambda _: maps.map_cells(analysis, head, options, window)
-        )
+        return await self._weights(request, lambda: maps.map_cells(analysis, head, options, window))
 
     async def row(self, request: Request) -> Response:
-        """Row ?at= of a head's map; with ?by=1, column ?at=."""
+        """Row ?at= of a head's map, two bytes per weight; with ?by=1, column ?at=."""
         analysis, head, options = self._map_request(request)
         query = api.read_values(api.RowQuery, request.query_params)
-
-        def compute(_: Progress) -> api_types.RowAnswer:
-            row = maps.map_row(analysis, head, options, query.at, by=query.by)
-            return api_types.RowAnswer(maps.as_steps(row))
-
-        return await self._compute(request, compute)
+        return await self._weights(
+            request, lambda: maps.map_row(analysis, head, options, query.at, by=query.by)
+        )
 
     async def whatif(self, request: Request) -> Response:
         """The model's outputs on {texts} with {gates} on its heads, next to its usual outputs."""
@@ -293,7 +289,10 @@ class Explorer:
         """A {step} of the lesson on {text}, for {layer}, {head}, {position}, {other} if given."""
         body = api.read_body(api.LessonRequest, await request.body())
         return await self._compute(
-            request, lambda progress: self._lesson(body).answer(body.step, progress)
+            request,
+            lambda progress: self._lesson(body).answer(
+                body.step, progress, is_outline=body.is_outline
+            ),
         )
 
     async def check(self, request: Request) -> Response:
@@ -375,6 +374,15 @@ class Explorer:
         analysis, options = self._text_request(request)
         head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
         return analysis, head, options
+
+    async def _weights(self, request: Request, work: Callable[[], Tensor]) -> Response:
+        """Shares as two bytes each."""
+
+        def compute(_: Progress) -> Response:
+            shares = work()
+            return _bytes(shares.shape, maps.as_steps(shares))
+
+        return await self.queue.run(request, compute)
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
         return _json(await self.queue.run(request, work))

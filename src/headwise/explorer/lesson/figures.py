@@ -330,6 +330,18 @@ class SpareFigure:
     draws: int
     weights: Matrix
     """Where the followed word looks in every head, by word."""
+    alone: str
+    """A sentence on how much single heads matter."""
+
+
+@dataclass(frozen=True)
+class WaitingFigure:
+    """Step 7 before the heads have been silenced one by one."""
+
+    place: Place
+    head: LessonHead
+    row: list[float]
+    """Where the followed word looks in its head, by word."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +361,7 @@ class ByHandFigure:
 
 
 FirstFigure = WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure
-Figure = FirstFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure
+Figure = FirstFigure | HeadsFigure | OutputFigure | SpareFigure | WaitingFigure | ByHandFigure
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from headwise.explorer.lesson.output import output
 from headwise.explorer.lesson.prose import Prose, ProseRun, prose
 from headwise.explorer.lesson.quiz import LessonStep, step_answer
 from headwise.explorer.lesson.scores import scores
-from headwise.explorer.lesson.silencing import measure_silencing
-from headwise.explorer.lesson.spare import spare
+from headwise.explorer.lesson.silencing import measure_baseline, measure_silencing
+from headwise.explorer.lesson.spare import spare, spare_outline
 from headwise.explorer.lesson.swaps import Swap, read_pair, read_swap
 from headwise.explorer.lesson.token_text import shown
 from headwise.explorer.lesson.vectors import vectors
@@ -92,9 +92,18 @@ class Lesson:
             return spare(self.facts, measure_silencing(self.facts, progress))
         return BUILDERS[name](self.facts)
 
-    def answer(self, name: str, progress: Progress = no_progress) -> LessonAnswer:
-        """A step as the browser receives it, with the titles of all steps."""
-        step = step_answer(self.step(name or NAMES[0], progress))
+    def answer(
+        self, name: str, progress: Progress = no_progress, *, is_outline: bool = False
+    ) -> LessonAnswer:
+        """A step as the browser receives it, with the titles of all steps.
+
+        `is_outline` leaves out what takes long to measure, unless it has been measured.
+        """
+        name = name or NAMES[0]
+        if is_outline and name == "spare" and name not in self._steps:
+            step = spare_outline(self.facts, measure_baseline(self.facts))
+        else:
+            step = step_answer(self.step(name, progress))
         return LessonAnswer(self.heading, list(TITLES), step)
 
     @property

@@ -18,7 +18,7 @@ from headwise.explorer.lesson.figures import NextFigure
 from headwise.objectives.evaluation import ROOM
 from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.objectives.scored_model import ScoredModel
-from headwise.progress import Progress
+from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
@@ -52,6 +52,20 @@ class Effects:
 
 
 @dataclass(frozen=True, eq=False)
+class Baseline:
+    """The unchanged answer, and the answer with all heads silent."""
+
+    unit: Unit
+    unchanged: float
+    next: list[NextFigure]
+    """The unchanged model's likeliest tokens; empty unless it predicts the next token."""
+    top: int | None
+    """The unchanged model's likeliest token."""
+    silent: Effects
+    """One run."""
+
+
+@dataclass(frozen=True, eq=False)
 class Measured:
     """Effects of silencing every head alone, and many together."""
 
@@ -64,10 +78,7 @@ class Measured:
     together: Effects
     random: Effects
     """DRAWS runs for each count but the last, which is all heads."""
-    unchanged: float
-    next: list[NextFigure]
-    top: int | None
-    """The unchanged model's likeliest token."""
+    baseline: Baseline
 
 
 class Silencer:
@@ -102,13 +113,17 @@ class Silencer:
         shown = silent[:, self.tokens].exp()
         return Effects("nats", values, values, shown, top.indices, top.values.exp())
 
-    @property
-    def unchanged(self) -> float:
-        """The value of a run that changes nothing."""
-        objective = self.scored.objective
-        if isinstance(objective, Embedding):
-            return 1.0
-        return float(self.before[0]) if isinstance(objective, CustomLoss) else 0.0
+    def baseline(self) -> Baseline:
+        """The unchanged answer, and the answer with all heads silent."""
+        objective, facts = self.scored.objective, self.facts
+        unchanged = 1.0 if isinstance(objective, Embedding) else 0.0
+        if isinstance(objective, CustomLoss):
+            unchanged = float(self.before[0])
+        shares = self.before[0].softmax(-1)[self.tokens].tolist() if self.tokens else []
+        pairs = zip(self.tokens, shares, strict=True)
+        likeliest = [facts.token(token, share) for token, share in pairs]
+        silent = self.run([all_heads(facts)])
+        return Baseline(silent.unit, unchanged, likeliest, next(iter(self.tokens), None), silent)
 
     def _outputs(self, runs: Sequence[Silent]) -> Tensor:
         config: Any = self.scored.model.config
@@ -147,33 +162,32 @@ def _output_to_compare(scored: ScoredModel, inputs: Inputs) -> Tensor:
     return logits[:, -1] if isinstance(scored.objective, NextToken) else logits
 
 
+def all_heads(facts: Facts) -> Silent:
+    """Every head of the model."""
+    return [(layer, head) for layer, count in facts.layers.items() for head in range(count)]
+
+
+def measure_baseline(facts: Facts) -> Baseline:
+    """Run the model unchanged, and with all heads silent."""
+    with torch.no_grad(), in_evaluation(facts.scored.model):
+        return Silencer(facts, no_progress, 2).baseline()
+
+
 def measure_silencing(facts: Facts, progress: Progress) -> Measured:
     """Silence every head alone, then the least missed ones together, then random ones."""
-    heads = [(layer, head) for layer, count in facts.layers.items() for head in range(count)]
+    heads = all_heads(facts)
     counts = step_counts(len(heads))
-    total = 1 + len(heads) + len(counts) + DRAWS * (len(counts) - 1)
+    total = 2 + len(heads) + len(counts) + DRAWS * (len(counts) - 1)
     with torch.no_grad(), in_evaluation(facts.scored.model):
         silencer = Silencer(facts, progress, total)
+        baseline = silencer.baseline()
         alone = silencer.run([[head] for head in heads])
         order = alone.effects.argsort(stable=True).tolist()
         together = silencer.run([[heads[at] for at in order[:count]] for count in counts])
         draw = random.Random(0)
         random_runs = [draw.sample(heads, count) for count in counts[:-1] for _ in range(DRAWS)]
         drawn = silencer.run(random_runs or [heads])
-    first = [] if not silencer.tokens else silencer.before[0].softmax(-1)[silencer.tokens].tolist()
-    return Measured(
-        heads=heads,
-        alone=alone,
-        order=order,
-        counts=counts,
-        together=together,
-        random=drawn,
-        unchanged=silencer.unchanged,
-        next=[
-            facts.token(token, share) for token, share in zip(silencer.tokens, first, strict=True)
-        ],
-        top=next(iter(silencer.tokens), None),
-    )
+    return Measured(heads, alone, order, counts, together, drawn, baseline)
 
 
 def step_counts(num_heads: int) -> list[int]:

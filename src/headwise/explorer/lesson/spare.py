@@ -4,17 +4,18 @@ In: Facts, and the effects of silencing (silencing.py). Out: a LessonStep.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.figures import StepAnswer
 from headwise.explorer.lesson.prose import Prose, ProseRun, part, prose, term
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion
 from headwise.explorer.lesson.silencing import (
     DRAWS,
+    Baseline,
     Effects,
     Measured,
-    Unit,
     prompt_end,
 )
 from headwise.explorer.lesson.token_text import number, ordinal, percent, shown, signed
@@ -26,26 +27,39 @@ SOME = 0.2
 """Cosine from which an embedding clearly has something of the unchanged one."""
 NATS = 0.5
 """Divergence up to which a prediction counts as nearly the same."""
-MAX_OPTIONS = 4
+PARTS = 4
+"""Number of ranges that the question offers, besides "none"."""
+
+
+def spare_outline(facts: Facts, baseline: Baseline) -> StepAnswer:
+    """The step on the roles of heads, as far as it is known before heads are silenced."""
+    end = ", until another word takes over." if baseline.next else "."
+    total = sum(facts.layers.values())
+    place = facts.names.index(facts.name)
+    asked = prose(f"We silence heads together, the least missed first, {_rule(baseline)}. How many "
+                  f"of the {format_count(total, 'head')} can be silent?")  # fmt: skip
+    return StepAnswer(
+        name="spare",
+        title="What heads learned, and which we can spare",
+        minutes=2.0,
+        paragraphs=[_roles_paragraph(facts), _answer_paragraph(facts, baseline)],
+        exercise=prose("Choose one head to silence it alone. Then move the slider to silence the "
+                       "least missed heads together", end),
+        question=figures.QuestionAnswer(asked, "choice", _options(total)),
+        figures=figures.WaitingFigure(
+            facts.place, facts.named_head(facts.name), facts.every_row[place].tolist()
+        ),
+    )  # fmt: skip
 
 
 def spare(facts: Facts, measured: Measured) -> LessonStep:
     """The step on the roles of heads and the effect of silencing them."""
+    outline = spare_outline(facts, measured.baseline)
     figure = _figure(facts, measured)
     limit = _limit(figure)
-    figure = replace(figure, limit=limit.step)
-    return LessonStep(
-        name="spare",
-        title="What heads learned, and which we can spare",
-        minutes=2.0,
-        paragraphs=[_roles_paragraph(facts), _answer_paragraph(facts, figure)],
-        exercise=prose("Choose one head to silence it alone. Then move the slider to silence the "
-                       "least missed heads together",
-                       ", until another word takes over." if figure.next else "."),
-        question=_limit_question(figure, limit),
-        figures=figure,
-        after=_after(facts, figure),
-    )  # fmt: skip
+    figure = replace(figure, limit=limit)
+    known = {"figures": figure, "question": _limit_question(outline.question, figure, measured)}
+    return LessonStep(**{**vars(outline), **known}, after=_after(facts, figure))
 
 
 def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
@@ -55,7 +69,7 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
     return figures.SpareFigure(
         place=facts.place,
         unit=alone.unit,
-        unchanged=measured.unchanged,
+        unchanged=measured.baseline.unchanged,
         layers=list(facts.layers),
         heads=[
             figures.SpareHeadFigure(
@@ -69,20 +83,43 @@ def _figure(facts: Facts, measured: Measured) -> figures.SpareFigure:
             for index, name in enumerate(names)
         ],
         order=order,
-        line=_line(alone.unit, measured),
-        next=measured.next,
+        line=_line(measured.baseline),
+        next=measured.baseline.next,
         last=facts.word_of[prompt_end(facts) - 1],
         together=[_together(facts, measured, step) for step in range(len(measured.counts))],
         limit=-1,
         draws=DRAWS,
         weights=facts.every_row.tolist(),
+        alone=_alone_sentence(measured),
     )
 
 
-def _line(unit: Unit, measured: Measured) -> float | None:
-    if measured.next:
+def _line(baseline: Baseline) -> float | None:
+    if baseline.next:
         return None
-    return {"cosine": ENOUGH, "nats": NATS, "loss": measured.unchanged * 1.1}[unit]
+    lines = {"cosine": ENOUGH, "nats": NATS, "loss": baseline.unchanged * 1.1}
+    return lines[baseline.unit]
+
+
+def _room(baseline: Baseline) -> float:
+    """How far the answer may move before it counts as changed."""
+    rooms = {"cosine": 1 - ENOUGH, "nats": NATS, "loss": 0.1 * abs(baseline.unchanged)}
+    return rooms[baseline.unit]
+
+
+def _alone_sentence(measured: Measured) -> str:
+    """How much single heads matter, so that the learner can reason about many."""
+    baseline, alone = measured.baseline, measured.alone
+    total = len(measured.heads)
+    if alone.tops is not None:
+        changed = int((alone.tops != baseline.top).sum())
+        return f"Silenced alone, {changed:,} of the {format_count(total, 'head')} change the word."
+    effects = alone.effects.sort().values
+    return (
+        f"Silenced alone, half of the heads move the answer by {number(float(effects[total // 2]))}"
+        f" or less, the most missed by {number(float(effects[-1]))}. The line leaves room for "
+        f"{number(_room(baseline))}."
+    )
 
 
 def _next(effects: Effects, run: int) -> list[float]:
@@ -101,7 +138,7 @@ def _together(facts: Facts, measured: Measured, step: int) -> figures.TogetherFi
     draws = [] if is_all else list(range(step * DRAWS, (step + 1) * DRAWS))
     kept = 0
     if random.tops is not None:
-        kept = sum(int(random.tops[draw]) == measured.top for draw in draws)
+        kept = sum(int(random.tops[draw]) == measured.baseline.top for draw in draws)
     return figures.TogetherFigure(
         count=measured.counts[step],
         value=float(effects.values[step]),
@@ -109,7 +146,7 @@ def _together(facts: Facts, measured: Measured, step: int) -> figures.TogetherFi
         next=_next(effects, step),
         likeliest=_likeliest(facts, effects, step),
         random=[float(random.values[draw]) for draw in draws],
-        random_next=[_next(random, draw)[0] for draw in draws] if measured.next else [],
+        random_next=[_next(random, draw)[0] for draw in draws] if measured.baseline.next else [],
         random_kept=kept,
     )
 
@@ -135,53 +172,44 @@ def _roles_paragraph(facts: Facts) -> Prose:
     )  # fmt: skip
 
 
-def _answer_paragraph(facts: Facts, figure: figures.SpareFigure) -> Prose:
+def _answer_paragraph(facts: Facts, baseline: Baseline) -> Prose:
     start = prose("A role does not show that the model needs the head. So we ", term("silence"),
                   " heads: a silent head adds nothing. Then the model reads the sentence again, "
                   "and we compare its answer. ")  # fmt: skip
-    if figure.next:
-        top = figure.next[0]
-        return prose(start, "Here the model reads up to ", facts.word(figure.last), " and predicts "
+    if baseline.next:
+        top = baseline.next[0]
+        last = facts.word_of[prompt_end(facts) - 1]
+        return prose(start, "Here the model reads up to ", facts.word(last), " and predicts "
                      "the next word: ", _token(top.token),
                      f", {percent(top.probability)}.")  # fmt: skip
-    if figure.unit == "cosine":
+    scale = _scale(baseline, sum(facts.layers.values()))
+    if baseline.unit == "cosine":
         return prose(start, "Here the answer is one long list of numbers for the whole sentence. "
                      "We compare two such lists by their ", term("cosine"),
-                     f": 1 means that nothing has changed. {_scale(figure)}")  # fmt: skip
-    if figure.unit == "loss":
-        return prose(start, f"Here the answer is a loss, {number(figure.unchanged)} with all "
-                     f"heads. {_scale(figure)}")  # fmt: skip
+                     f": 1 means that nothing has changed. {scale}")  # fmt: skip
+    if baseline.unit == "loss":
+        return prose(start, f"Here the answer is a loss, {number(baseline.unchanged)} with all "
+                     f"heads. {scale}")  # fmt: skip
     return prose(start, "Here the answer is a prediction for every token. The change is measured "
-                 f"in nats: 0 means that nothing has changed. {_scale(figure)}")  # fmt: skip
+                 f"in nats: 0 means that nothing has changed. {scale}")  # fmt: skip
 
 
-def _scale(figure: figures.SpareFigure) -> str:
+def _scale(baseline: Baseline, total: int) -> str:
     """The value with all heads silent, and the line that the question draws."""
-    last = figure.together[-1]
-    rest = ""
-    if not _is_like(figure, last):
-        is_cosine = figure.unit == "cosine"
-        value = signed(last.value) if is_cosine else number(last.value)
-        still = ": the words alone still say something" if is_cosine and last.value >= SOME else ""
-        rest = f"With all {format_count(last.count, 'head')} silent it is {value}{still}. "
-    line = str(ENOUGH if figure.unit == "cosine" else NATS)
-    if figure.unit == "loss":
+    last, rest = float(baseline.silent.values[0]), ""
+    if float(baseline.silent.effects[0]) > _room(baseline):
+        is_cosine = baseline.unit == "cosine"
+        value = signed(last) if is_cosine else number(last)
+        still = ": the words alone still say something" if is_cosine and last >= SOME else ""
+        rest = f"With all {format_count(total, 'head')} silent it is {value}{still}. "
+    line = str(ENOUGH if baseline.unit == "cosine" else NATS)
+    if baseline.unit == "loss":
         line = "a change of a tenth"
     return f"{rest}We draw the line at {line}; that is our choice."
 
 
 def _token(text: str) -> ProseRun:
     return ProseRun(shown(text), "word")
-
-
-@dataclass(frozen=True)
-class _Limit:
-    """How many of the least missed heads can be silenced together until the answer changes."""
-
-    step: int
-    """Index of the last step that is still like the unchanged answer; -1 for none."""
-    rule: str
-    """When the answer counts as changed."""
 
 
 def _is_like(figure: figures.SpareFigure, step: figures.TogetherFigure) -> bool:
@@ -194,58 +222,70 @@ def _is_like(figure: figures.SpareFigure, step: figures.TogetherFigure) -> bool:
     return step.value <= NATS
 
 
-def _limit(figure: figures.SpareFigure) -> _Limit:
+def _limit(figure: figures.SpareFigure) -> int:
+    """Index of the last step that is still like the unchanged answer; -1 for none."""
     last = -1
     for index, step in enumerate(figure.together):
         if not _is_like(figure, step):
             break
         last = index
-    if figure.next:
-        rule = "until another next word becomes the likeliest"
-    elif figure.unit == "cosine":
-        rule = f"until the cosine falls below {ENOUGH}"
-    elif figure.unit == "loss":
-        rule = "until the loss moves by more than a tenth"
-    else:
-        rule = f"until the prediction moves by more than {NATS} nats"
-    return _Limit(last, rule)
+    return last
 
 
-def _limit_question(figure: figures.SpareFigure, limit: _Limit) -> QuizQuestion:
+def _rule(baseline: Baseline) -> str:
+    """When the answer counts as changed."""
+    if baseline.next:
+        return "until another next word becomes the likeliest"
+    return {
+        "cosine": f"until the cosine falls below {ENOUGH}",
+        "loss": "until the loss moves by more than a tenth",
+        "nats": f"until the prediction moves by more than {NATS} nats",
+    }[baseline.unit]
+
+
+def _limit_question(
+    asked: figures.QuestionAnswer, figure: figures.SpareFigure, measured: Measured
+) -> QuizQuestion:
     steps, total = figure.together, len(figure.heads)
-    right = 0 if limit.step < 0 else steps[limit.step].count
-    counts = [0, *(step.count for step in steps)]
-    at = counts.index(right)
-    gap = max(1, len(counts) // 4)
-    near = [counts[(at + turn * gap) % len(counts)] for turn in range(1, MAX_OPTIONS)]
-    offered = sorted({right, *near})
-    median = sorted(head.effect for head in figure.heads)[total // 2]
-    return QuizQuestion(
-        prose(f"We silence heads together, the least missed first, {limit.rule}. How many of the "
-              f"{format_count(total, 'head')} can be silent?"),
-        "choice",
-        [_count_text(count, total) for count in offered],
-        offered.index(right),
-        0.0,
-        hint=prose(f"Silenced alone, half of the heads move the answer by {number(median)} or "
-                   "less. But small changes add up."),
-        why=_limit_sentence(figure, limit),
-    )  # fmt: skip
+    count = 0 if figure.limit < 0 else steps[figure.limit].count
+    right = sum(count > end for end in [0, *_range_ends(total)])
+    effects = measured.alone.effects.sort().values
+    hint = f"{figure.alone} But small changes add up."
+    if not figure.next:
+        added = int((effects.cumsum(0) <= _room(measured.baseline)).sum())
+        hint = (f"{figure.alone} If their changes only added up, that would be enough for "
+                f"{format_count(added, 'head')}.")  # fmt: skip
+    why = _limit_sentence(figure)
+    return QuizQuestion(asked.text, "choice", asked.options, right, 0.0, prose(hint), why)
 
 
-def _count_text(count: int, total: int) -> str:
-    if count == 0:
-        return "None of them"
-    return f"All {count:,}" if count == total else f"About {count:,}"
+def _range_ends(total: int) -> list[int]:
+    """The last number of each range that the question offers.
+
+    >>> _range_ends(72), _range_ends(2)
+    ([18, 36, 54, 72], [1, 2])
+    """
+    return sorted({max(1, round(total * part / PARTS)) for part in range(1, PARTS + 1)})
 
 
-def _limit_sentence(figure: figures.SpareFigure, limit: _Limit) -> Prose:
+def _options(total: int) -> list[str]:
+    """Ranges of numbers of heads, known before anything is measured."""
+    ends = _range_ends(total)
+    firsts = [1, *(end + 1 for end in ends)]
+    ranges = [
+        f"{first:,}" if first == end else f"{first:,} to {end:,}"
+        for first, end in zip(firsts, ends, strict=False)
+    ]
+    return ["None of them", *ranges]
+
+
+def _limit_sentence(figure: figures.SpareFigure) -> Prose:
     steps = figure.together
-    if limit.step < 0:
+    if figure.limit < 0:
         first = steps[0]
         return prose(f"Already with {format_count(first.count, 'head')} silent, the answer has "
                      f"changed: {_value(figure, first)}.")  # fmt: skip
-    last = steps[limit.step]
+    last = steps[figure.limit]
     sentence = f"With the {last.count:,} least missed of {len(figure.heads):,} silent: "
     random = _random_sentence(figure, last)
     return prose(sentence, f"{_value(figure, last)}.", " " if random else "", random)

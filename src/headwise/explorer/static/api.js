@@ -76,10 +76,6 @@ export async function bytes(path, signal) {
   return { shape, buffer: await answer.arrayBuffer() };
 }
 
-/** Two-byte numbers, decoded from base64. @param {string} text */
-export const twoBytes = (text) =>
-  new Uint16Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
-
 /** @param {Blob} blob @param {string} name */
 export function save(blob, name) {
   const link = document.createElement("a");

@@ -1,17 +1,14 @@
 // @ts-check
 /** The page as a host of the view: state from the address, data from the server. */
 
-/** @import {HeadAnswer, JobAnswer, MapCells, ModelAnswer, PairAnswer} from "./types.js" */
-/** @import {RowAnswer, TextAnswer} from "./types.js" */
-/** @import {Cells, Host, LongText, Reading, WeightOptions} from "./stage/host.js" */
+/** @import {HeadAnswer, JobAnswer, ModelAnswer, PairAnswer, TextAnswer} from "./types.js" */
+/** @import {Host, LongText, Reading, WeightOptions} from "./stage/host.js" */
 
 import * as api from "./api.js";
 import { stackOf } from "./stage/host.js";
-import { STEPS, Weights } from "./stage/weights.js";
+import { shares, Weights } from "./stage/weights.js";
 import * as state from "./state.js";
 
-/** Cells along each side of a long text's small maps. */
-const THUMB = 64;
 /** Parts of the state that a saved page opens with. */
 const SAVED_KEYS = ["head", "role", "word", "by", "special", "side", "grid"];
 
@@ -22,9 +19,6 @@ const asQuery = ({ stack, words, first, values }) => ({
   drops_sink: Number(!first),
   is_valued: Number(values),
 });
-
-/** Shares from two-byte numbers. @param {string} text base64 */
-const shares = (text) => Float32Array.from(api.twoBytes(text), (value) => value / STEPS);
 
 export class ServerHost {
   /** @param {ModelAnswer} about @param {(text: string) => Promise<TextAnswer>} read */
@@ -136,31 +130,24 @@ export class ServerHost {
       row: (text, head, at, by, options) =>
         this.retry(text, async () => {
           const query = api.query({ ...asQuery(options), at, by: Number(by) });
-          const answer = await api.get(`${base(text)}/heads/${head}/row?${query}`);
-          return shares(/** @type {RowAnswer} */ (answer).values);
+          return shares((await api.bytes(`${base(text)}/heads/${head}/row?${query}`)).buffer);
         }),
       cells: (text, head, part, options) =>
         this.retry(text, async () => {
           const range = part && { rows: part.rows.join(":"), keys: part.keys.join(":") };
           const query = api.query({ ...asQuery(options), ...range });
-          const answer = await api.get(`${base(text)}/heads/${head}/map?${query}`);
-          const cells = /** @type {MapCells} */ (answer);
-          return /** @type {Cells} */ ({
-            rows: cells.rows,
-            keys: cells.keys,
-            shape: cells.shape,
-            values: shares(cells.values),
-          });
+          const { shape, buffer } = await api.bytes(`${base(text)}/heads/${head}/map?${query}`);
+          return { shape, values: shares(buffer) };
         }),
-      thumbs: (text, layer, options) =>
+      thumbs: (text, layer, size, options) =>
         this.retry(text, async () => {
-          const query = api.query({ ...asQuery(options), layer, size: THUMB });
+          const query = api.query({ ...asQuery(options), layer, size });
           const { shape, buffer } = await api.bytes(`${base(text)}/thumbs?${query}`);
           return { shape, values: new Uint8Array(buffer) };
         }),
-      bars: (text, at, by, options) =>
+      bars: (text, at, by, size, options) =>
         this.retry(text, async () => {
-          const query = api.query({ ...asQuery(options), at, by: Number(by), size: THUMB });
+          const query = api.query({ ...asQuery(options), at, by: Number(by), size });
           const { shape, buffer } = await api.bytes(`${base(text)}/bars?${query}`);
           return { shape, values: new Uint8Array(buffer) };
         }),

@@ -10,7 +10,6 @@ const USUAL = /** @type {Record<string, string>} */ ({
   by: "0",
   values: "0",
   side: "both",
-  grid: "maps",
 });
 /** Longest text in an address. */
 const LONGEST = 2000;

@@ -150,14 +150,6 @@ export interface LoadedPlanAnswer {
   why: string | null;
 }
 
-export interface MapCells {
-  rows: number[];
-  keys: number[];
-  shape: number[];
-  values: string;
-  tile: number;
-}
-
 export interface MatchFigure {
   is_seen: boolean;
   products: number[];
@@ -352,10 +344,6 @@ export interface RoleFacts {
   phrase: string;
 }
 
-export interface RowAnswer {
-  values: string;
-}
-
 export interface RowFigure {
   head: LessonHead | null;
   weights: number[];
@@ -455,6 +443,7 @@ export interface SpareFigure {
   limit: number;
   draws: number;
   weights: number[][];
+  alone: string;
 }
 
 export interface SpareHeadFigure {
@@ -489,7 +478,7 @@ export interface StepAnswer {
   paragraphs: ProseRun[][];
   exercise: ProseRun[];
   question: QuestionAnswer;
-  figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | ByHandFigure;
+  figures: WhyManyFigure | VectorsFigure | ScoresFigure | MixingFigure | HeadsFigure | OutputFigure | SpareFigure | WaitingFigure | ByHandFigure;
 }
 
 export interface StepTitle {
@@ -544,6 +533,12 @@ export interface VectorsFigure {
   chosen: number;
   kv_head: number;
   is_grouped: boolean;
+}
+
+export interface WaitingFigure {
+  place: Place;
+  head: LessonHead;
+  row: number[];
 }
 
 export interface WhatIfAnswer {

@@ -2,7 +2,7 @@
 /** The lesson: seven steps around one sentence, and an exercise by hand. */
 
 /** @import {AnswerVerdict, LessonAnswer, ModelAnswer} from "../types.js" */
-/** @import {Place, ProgressAnswer, StepAnswer} from "../types.js" */
+/** @import {Place, StepAnswer} from "../types.js" */
 /** @import {Page} from "../page.js" */
 /** @import {Figure, Lesson} from "./parts.js" */
 /** @import {Tried} from "./question.js" */
@@ -22,22 +22,18 @@ import { scores } from "./scores.js";
 import { SentenceForm } from "./sentence_form.js";
 import { spare } from "./spare.js";
 import { vectors } from "./vectors.js";
+import { waiting } from "./waiting.js";
 import { whyMany } from "./why_many.js";
 
 /** @type {Record<string, (figures: never, lesson: Lesson) => Figure>} */
 const FIGURES = {
-  "why-many": whyMany,
-  vectors,
-  scores,
-  mixing,
-  heads,
-  output,
-  spare,
+  ...{ "why-many": whyMany, vectors, scores, mixing, heads, output, spare },
   "by-hand": byHand,
 };
 const STYLE = "/static/lesson/lesson.css";
 /** Milliseconds before a step that takes time says so. */
 const SLOW = 400;
+const READS = "The model reads the sentence for the lesson \u2026";
 
 export class LessonPanel {
   /** @param {ModelAnswer} about @param {Page} page */
@@ -126,20 +122,15 @@ export class LessonPanel {
     this.sent = body;
     delete document.body.dataset.lesson;
     this.step.setAttribute("aria-busy", "true");
-    const why =
-      body.step === "spare"
-        ? "The model runs many times, each time with other heads silent \u2026"
-        : "The model reads the sentence for the lesson \u2026";
     const slow = setTimeout(() => {
-      if (!isOther && !isMoved) return;
-      this.tell(why, body.step);
-      this.count(mine.signal);
+      if (isOther || isMoved) this.tell(READS, body.step);
     }, SLOW);
     try {
-      const answer = await api.post("/api/lesson", body, mine.signal);
-      this.answer = /** @type {LessonAnswer} */ (answer);
+      const outline = await api.post("/api/lesson", { ...body, is_outline: true }, mine.signal);
+      this.answer = /** @type {LessonAnswer} */ (outline);
       clearTimeout(slow);
       this.draw(isMoved);
+      if (this.isWaiting()) await this.measure(mine.signal);
     } catch (error) {
       clearTimeout(slow);
       if (!mine.signal.aborted) this.refuse(/** @type {api.Refused} */ (error));
@@ -157,17 +148,21 @@ export class LessonPanel {
     this.prose.replaceChildren(...(step ? [make("h2", {}, step.title), wait] : [wait]));
   }
 
-  /** Count the runs of a step that takes time, until it has come. @param {AbortSignal} signal */
-  async count(signal) {
-    const wait = this.prose.querySelector(".lesson-wait");
-    const counter = make("p", { class: "lesson-note" });
-    wait?.after(counter);
-    while (counter.isConnected && !signal.aborted) {
-      const answer = await api.get("/api/progress").catch(() => ({}));
-      const { stage, done, total } = /** @type {Partial<ProgressAnswer>} */ (answer);
-      counter.textContent = total ? `${stage}: run ${done} of ${total}` : "";
-      await new Promise((resolve) => void setTimeout(resolve, SLOW));
-    }
+  /** Whether the step's figure has still to be measured. */
+  isWaiting() {
+    const figures = this.answer?.step.figures ?? {};
+    return "row" in figures && "head" in figures;
+  }
+
+  /** Fetch the figure of a step whose text is shown already. @param {AbortSignal} signal */
+  async measure(signal) {
+    const answer = await api.post("/api/lesson", this.sent ?? {}, signal);
+    this.answer = /** @type {LessonAnswer} */ (answer);
+    this.drawFigure();
+    const { step } = this.answer;
+    const tried = this.tried[this.questionKey(step)];
+    if (tried?.verdict.is_over) this.figure?.reveal(false);
+    document.body.dataset.lesson = step.name;
   }
 
   /** Show why the server could not make the step. @param {api.Refused} error */
@@ -208,8 +203,6 @@ export class LessonPanel {
     const { step, steps, heading } = /** @type {LessonAnswer} */ (this.answer);
     const at = steps.findIndex(({ name }) => name === step.name);
     const place = this.place();
-    this.figure?.destroy?.();
-    this.figure = FIGURES[step.name](/** @type {never} */ (step.figures), this.lesson);
     const light = this.point;
     const title = make("h2", { tabindex: -1, id: "lesson-title" }, step.title);
     this.after = make("div", { class: "lesson-after" });
@@ -225,8 +218,7 @@ export class LessonPanel {
       ...step.paragraphs.map((runs) => paragraph(runs, light)),
     );
     this.rest.replaceChildren(this.question.el, this.after, this.outline.moves(steps, at));
-    const note = place?.note ? [make("p", { class: "lesson-note" }, place.note)] : [];
-    this.drawn.replaceChildren(...note, this.figure.el);
+    this.drawFigure();
     vars(this.step, {
       tone: place ? look(place, this.lesson).tone : "var(--text)",
       ink: place?.roles?.length ? look(place, this.lesson).tone : "var(--text)",
@@ -236,12 +228,22 @@ export class LessonPanel {
     this.step.setAttribute("aria-labelledby", "lesson-title");
     const tried = this.tried[this.questionKey(step)];
     if (tried) this.judge(step, tried, false);
-    this.figure.shown?.();
     if (isMoved) {
       title.focus({ preventScroll: true });
       scrollTo({ top: 0 });
     }
-    document.body.dataset.lesson = step.name;
+    if (!this.isWaiting()) document.body.dataset.lesson = step.name;
+  }
+
+  drawFigure() {
+    const { step } = /** @type {LessonAnswer} */ (this.answer);
+    const note = this.place()?.note ?? "";
+    const figure = this.isWaiting() ? waiting : FIGURES[step.name];
+    this.figure?.destroy?.();
+    this.figure = figure(/** @type {never} */ (step.figures), this.lesson);
+    const notes = note ? [make("p", { class: "lesson-note" }, note)] : [];
+    this.drawn.replaceChildren(...notes, this.figure.el);
+    this.figure.shown?.();
   }
 
   /** @param {StepAnswer} step */

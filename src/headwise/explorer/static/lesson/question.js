@@ -7,6 +7,10 @@
 import { make } from "../stage/dom.js";
 import { nodes, paragraph } from "./runs.js";
 
+/** What is said of an answer that cannot be checked at once, and after how many milliseconds. */
+const WAITS = "The verdict comes once everything has been measured.",
+  PATIENCE = 600;
+
 /**
  * What is known about a question that was tried.
  * @typedef {object} Tried
@@ -86,9 +90,11 @@ export class Question {
     if (this.isBusy || this.isOver) return;
     if (answer !== null && !answer.trim()) return this.say("Write a number first.");
     this.isBusy = true;
+    const slow = setTimeout(() => this.verdict.replaceChildren(make("p", {}, WAITS)), PATIENCE);
     try {
       await this.on.check(answer);
     } finally {
+      clearTimeout(slow);
       this.isBusy = false;
     }
   }

@@ -189,7 +189,7 @@ export function spare(f, lesson) {
     const found = answer();
     if (!found) {
       const all = `All ${counted(f.heads.length, "head")} are on. `;
-      said.replaceChildren(all, "Choose one to silence it.");
+      said.replaceChildren(all, "Choose one to silence it. ", f.alone);
       return;
     }
     const name = alone !== null ? `${f.heads[alone].head.name} is silent. ` : "";

@@ -173,6 +173,11 @@ function sizesOf({ kind, share }, layout) {
 const colourOf = ({ kind }, head, picture) =>
   kind === "rest" ? GROUNDS[picture.theme].rest : head.colour;
 
+/** Colour of a tab, whose words are small. @param {Plan} plan @param {PictureHead} head
+ * @param {Picture} picture */
+const tabColour = (plan, head, picture) =>
+  plan.kind === "rest" ? GROUNDS[picture.theme].soft : colourOf(plan, head, picture);
+
 /** @param {Plan} plan */
 function opacityOf({ kind, share }) {
   if (kind === "faint") return 0.2;
@@ -212,7 +217,7 @@ function inWindow(all, side, picture, layout, measure) {
     word: words[end[far].at].text,
     share: end.plan.share,
     away: end[far].line - end[hub].line,
-    colour: colourOf(end.plan, side.heads[end.plan.slot], picture),
+    colour: tabColour(end.plan, side.heads[end.plan.slot], picture),
     x: end[hub].x + end[hub].w / 2,
   }));
   const unit = layout.shape === "vertical" ? "word" : "line";

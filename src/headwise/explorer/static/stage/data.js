@@ -102,9 +102,12 @@ export class TextData {
     );
   }
 
-  /** Fetch what the chosen heads need first, then every small map. @param {string[]} heads */
-  async load(heads) {
-    if (this.long) return this.long.load(heads);
+  /**
+   * Fetch what the chosen heads need first, then every small map.
+   * @param {string[]} heads @param {number} [dots]  pixels along a small map
+   */
+  async load(heads, dots = 0) {
+    if (this.long) return this.long.load(heads, dots);
     const all = [...heads, ...this.host.about.layers.map(({ name }) => name)];
     for (const stack of new Set(all.map(stackOf))) {
       if (!this.text.stacks[stack]) continue;

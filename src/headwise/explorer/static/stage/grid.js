@@ -9,9 +9,10 @@
 /** @import {LayerFacts, RoleFacts} from "../types.js" */
 
 import { make } from "./dom.js";
-import { paintCell, slash } from "./grid_cells.js";
+import { headStates, paintCell, slash } from "./grid_cells.js";
 import { cellSizes, gridShape, layerName } from "./grid_shape.js";
 import { Fingers } from "./grid_touch.js";
+import { hasMoved, isElsewhere } from "./pointer.js";
 import { headLabel } from "./sentences.js";
 
 /**
@@ -50,6 +51,9 @@ import { headLabel } from "./sentences.js";
 
 /** Milliseconds at rest before a small map lends its arcs. */
 const REST = 120;
+/** Rows and columns that each arrow key moves by. @type {Record<string, number[]>} */
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 export class Grid {
   /**
    * @param {HTMLElement} el @param {LayerFacts[]} layers @param {GridActions} actions
@@ -69,6 +73,8 @@ export class Grid {
     /** What each cell's canvas shows. @type {Map<string, string>} */
     this.painted = new Map();
     this.size = 0;
+    /** The head that the pointer has moved to, or "". */
+    this.pointed = "";
     /** Whether the grid has more room than its own panel. */
     this.isLarge = false;
     this.box = make("div", { class: "hv-grid", role: "grid", "aria-label": label });
@@ -76,8 +82,8 @@ export class Grid {
     this.build();
     this.touch = new Fingers(this, layers);
     this.box.addEventListener("keydown", (event) => this.key(event));
-    this.box.addEventListener("pointerover", (event) => this.over(event));
-    this.box.addEventListener("pointerleave", () => this.leave());
+    this.box.addEventListener("pointermove", (event) => this.over(event));
+    this.box.addEventListener("pointerleave", (event) => this.leave(event));
     this.watcher = new ResizeObserver(() => this.fit());
     this.watcher.observe(el);
   }
@@ -178,18 +184,23 @@ export class Grid {
     if (!event.detail) this.actions.toggle([name], !this.picture?.off?.has(name));
   }
 
-  /** @param {PointerEvent} event */
+  /** Heads that slide under a pointer at rest do not count. @param {PointerEvent} event */
   over(event) {
-    if (event.pointerType === "touch" || event.buttons) return;
+    if (event.pointerType === "touch" || event.buttons || !hasMoved(event)) return;
     const cell = /** @type {HTMLElement | null} */ (
       /** @type {Element} */ (event.target).closest("button[data-head]")
     );
+    const name = cell?.dataset.head ?? "";
+    if (name === this.pointed) return;
+    this.pointed = name;
     clearTimeout(this.timer);
-    if (!cell) return;
-    this.timer = setTimeout(() => this.actions.hover?.(cell.dataset.head ?? ""), REST);
+    if (name) this.timer = setTimeout(() => this.actions.hover?.(name), REST);
   }
 
-  leave() {
+  /** @param {PointerEvent} event */
+  leave(event) {
+    if (!isElsewhere(event)) return;
+    this.pointed = "";
     clearTimeout(this.timer);
     this.actions.hover?.(null);
   }
@@ -216,13 +227,7 @@ export class Grid {
         ? this.actions.toggle([name], !isOff)
         : this.actions.choose(name, false);
     }
-    const moves = /** @type {Record<string, number[]>} */ ({
-      ArrowUp: [-1, 0],
-      ArrowDown: [1, 0],
-      ArrowLeft: [0, -1],
-      ArrowRight: [0, 1],
-    });
-    const move = moves[event.key];
+    const move = MOVES[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();
@@ -255,6 +260,11 @@ export class Grid {
     if (this.picture) this.show(this.picture);
   }
 
+  /** Pixels of the screen along a small map; 0 before the grid has a size. */
+  dots() {
+    return Math.ceil(this.size * devicePixelRatio);
+  }
+
   /** @param {GridPicture} picture */
   show(picture) {
     this.picture = picture;
@@ -271,12 +281,7 @@ export class Grid {
       cell.classList.toggle("hv-dim", Boolean(picture.only && !roles.includes(picture.only)));
       cell.classList.toggle("hv-off", isOff);
       cell.classList.toggle("hv-scaled", isScaled);
-      const states = [
-        ...(isChosen ? ["chosen"] : []),
-        ...(isOff ? ["off"] : isScaled ? [`times ${picture.factors?.get(name)}`] : []),
-        ...(picture.values?.[name] ? [picture.values[name].words] : []),
-      ];
-      const label = headLabel(name, roles, Boolean(picture.roles), states);
+      const label = headLabel(name, roles, Boolean(picture.roles), headStates(name, picture));
       if (cell.getAttribute("aria-label") !== label) {
         cell.setAttribute("aria-label", label);
         cell.title = label;

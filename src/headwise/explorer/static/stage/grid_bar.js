@@ -5,9 +5,10 @@
 /** @import {Frame} from "./view_pictures.js" */
 
 import { make } from "./dom.js";
-import { allHeads } from "./frame.js";
+import { allHeads, chosenHeads } from "./frame.js";
 import { format } from "./head_facts.js";
-import { A_HEAD, capital, COLOURS, fill, LETTERS } from "./sentences.js";
+import { patterns } from "./patterns.js";
+import { A_HEAD, capital, COLOURS, fill, gridHint } from "./sentences.js";
 import { hasBars } from "./view_pictures.js";
 
 const RAW = "All columns";
@@ -20,7 +21,10 @@ export class GridBar {
     this.title = make("h2", { class: "hv-title" });
     this.maps = make("button", { type: "button" }, "Maps");
     this.word = make("button", { type: "button" }, make("i", { class: "hw-word", dir: "auto" }));
-    this.maps.addEventListener("click", () => host.set({ grid: "maps" }, "push"));
+    this.maps.addEventListener("click", () => {
+      const isSeveral = chosenHeads(host).length > 1;
+      host.set({ grid: isSeveral ? "maps" : "" }, "push");
+    });
     this.word.addEventListener("click", () => host.set({ grid: "word" }, "push"));
     const pair = make(
       "span",
@@ -29,15 +33,12 @@ export class GridBar {
       this.word,
     );
     this.select = make("select", { class: "hv-select", "aria-label": "Colour heads by a measure" });
-    this.select.addEventListener("change", () =>
-      host.set({ grid: this.select.value || "maps" }, "push"),
-    );
+    this.select.addEventListener("change", () => host.set({ grid: this.select.value }, "push"));
     this.scale = make("div", { class: "hv-measure", hidden: true });
-    /** How letters or colours are read: view.css shows what fits the size of cells. */
-    this.names = [
-      make("span", { class: "hv-if-letters" }, ` ${LETTERS}`),
-      make("span", { class: "hv-if-colours" }, ` ${COLOURS}`),
-    ];
+    /** How the squares are read; view.css leaves it out where they have no map. */
+    this.hint = make("span", { class: "hv-if-maps" });
+    this.colours = make("span", { class: "hv-if-colours" }, ` ${COLOURS}`);
+    this.patterns = patterns();
     el.append(
       make(
         "div",
@@ -45,7 +46,7 @@ export class GridBar {
         this.title,
         make("span", { class: "hv-panel-tools" }, pair, this.select),
       ),
-      make("p", { class: "hv-grid-hint" }, A_HEAD, ...this.names),
+      make("p", { class: "hv-grid-hint" }, A_HEAD, " ", this.hint, this.colours),
     );
     this.filled = "";
   }
@@ -85,7 +86,7 @@ export class GridBar {
     if (isBars && isLookedAt) fill(this.title, ["What looks at ", pointed]);
     else if (isBars) fill(this.title, ["Where ", pointed, " looks"]);
     else this.title.replaceChildren(heading, " ", tail);
-    this.maps.setAttribute("aria-pressed", String(mode === "maps" && !isBars));
+    this.maps.setAttribute("aria-pressed", String(!(mode in words) && !isBars));
     this.word.setAttribute("aria-pressed", String(isBars));
     const locked = frame.locked === null ? "" : (own[frame.locked]?.text ?? "");
     this.word.disabled = frame.locked === null && !isBars;
@@ -93,7 +94,10 @@ export class GridBar {
       (isBars ? name : locked) || "word";
     this.select.value = mode in words ? mode : "";
     this.showScale(frame, mode, measures, words);
-    for (const names of this.names) names.hidden = !host.about.scan;
+    const isMeasure = mode in words;
+    fill(this.hint, isMeasure ? [] : gridHint(isBars ? pointed : null, isLookedAt, heads.length));
+    this.patterns.hidden = isMeasure || isBars;
+    this.colours.hidden = !host.about.scan || isMeasure;
   }
 
   /** List the measures by group; those without a group are behind "All columns".

@@ -20,6 +20,14 @@ export function slash(cell, isOff) {
     );
 }
 
+/** What a head's label says besides its roles. @param {string} name @param {GridPicture} picture */
+export function headStates(name, { chosen, off, factors, values }) {
+  const factor = factors?.get(name);
+  const state = off?.has(name) ? "off" : factor === undefined ? "" : `times ${factor}`;
+  const all = [chosen.includes(name) ? "chosen" : "", state, values?.[name]?.words ?? ""];
+  return all.filter(Boolean);
+}
+
 /**
  * Draw a cell's map, bars, value or role, unless it shows that already.
  * @param {string} name @param {HTMLElement} cell @param {GridPicture} picture

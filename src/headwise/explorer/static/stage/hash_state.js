@@ -9,7 +9,6 @@ export const USUAL = /** @type {Record<string, string>} */ ({
   by: "0",
   values: "0",
   side: "both",
-  grid: "maps",
 });
 
 /** @typedef {"push" | "replace"} How */

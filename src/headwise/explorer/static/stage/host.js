@@ -28,6 +28,8 @@
  * @property {Float32Array} values
  */
 
+/** Shares with their shape. @typedef {{shape: number[], values: Float32Array}} Shares */
+
 /**
  * Bytes of 0 to 255 with their shape; 255 means a weight of one, on a square-root scale.
  * @typedef {{shape: number[], values: Uint8Array}} Thumbs
@@ -39,9 +41,10 @@
  * @property {(text: TextAnswer, head: string, at: number, by: boolean, options: WeightOptions) =>
  *   Promise<Float32Array>} row  one row of a head's map, or with `by` one column
  * @property {(text: TextAnswer, head: string, part: {rows: number[], keys: number[]} | null,
- *   options: WeightOptions) => Promise<Cells>} cells  null: the whole map
- * @property {(text: TextAnswer, layer: string, options: WeightOptions) => Promise<Thumbs>} thumbs
- * @property {(text: TextAnswer, at: number, by: boolean, options: WeightOptions) =>
+ *   options: WeightOptions) => Promise<Shares>} cells  null: the whole map, perhaps reduced
+ * @property {(text: TextAnswer, layer: string, size: number, options: WeightOptions) =>
+ *   Promise<Thumbs>} thumbs  of at most `size` rows and columns
+ * @property {(text: TextAnswer, at: number, by: boolean, size: number, options: WeightOptions) =>
  *   Promise<Thumbs>} bars  one word's row in every head of a stack, linear: 255 means one
  */
 

@@ -4,7 +4,7 @@
 /** @import {RoleFacts} from "../types.js" */
 
 import { make } from "./dom.js";
-import { COUNTED, NO_ROLE } from "./sentences.js";
+import { NO_ROLE, ROLES } from "./sentences.js";
 
 /**
  * A role's letter on its colour.
@@ -71,12 +71,11 @@ export class Legend {
     const none = make("span", { class: "hv-legend-none" }, chip(null, theme));
     if (roles) none.append(make("span", {}, NO_ROLE), make("b", {}, String(without)));
     else none.append(make("span", {}, "roles not measured yet"));
-    const isShared = held.some((all) => all.length > 1);
-    const note = make("p", { class: "hv-legend-note" }, COUNTED);
+    const note = make("p", { class: "hv-legend-note" }, ROLES);
     this.el.replaceChildren(
       ...parts,
       ...(!roles || without ? [none] : []),
-      ...(isShared ? [note] : []),
+      ...(parts.length ? [note] : []),
     );
   }
 }

@@ -3,12 +3,15 @@
 
 /** @import {SmallMap} from "./grid.js" */
 /** @import {TextData} from "./data.js" */
-/** @import {Cells, LongText, Thumbs} from "./host.js" */
+/** @import {Cells, LongText, Shares, Thumbs} from "./host.js" */
 
 import { layerOf, numberOf, stackOf } from "./host.js";
 
-/** Largest number of rows and columns of an exact part of a map. */
-const TILE = 256;
+/** Largest number of rows and columns of an exact part of a map, and of a small map. */
+const TILE = 256,
+  SMALL = 64;
+/** Milliseconds between pictures while small maps arrive. */
+const BETWEEN = 250;
 
 export class LongData {
   /** @param {TextData} data @param {LongText} source */
@@ -26,6 +29,7 @@ export class LongData {
     /** A word's row in every head. @type {{at: number, by: boolean, thumbs: Thumbs} | null} */
     this.word = null;
     this.isAsking = false;
+    this.size = SMALL;
   }
 
   /** Layers that have heads. */
@@ -33,29 +37,63 @@ export class LongData {
     return this.data.host.about.layers.filter(({ heads }) => heads);
   }
 
-  /** Fetch the chosen heads' maps, then every small map. @param {string[]} heads */
-  async load(heads) {
+  /**
+   * Fetch the chosen heads' maps, then every small map.
+   * @param {string[]} heads @param {number} dots  pixels along a small map
+   */
+  async load(heads, dots) {
     const { data } = this;
     for (const head of heads)
       data.ask(
         `cells ${head}`,
         () => this.source.cells(data.text, head, null, data.options(stackOf(head))),
-        (cells) => this.cells.set(head, cells),
+        (shares) => this.cells.set(head, this.placed(head, shares, null)),
       );
     if (this.isAsking) return;
     this.isAsking = true;
+    this.size = Math.min(SMALL, dots || SMALL);
     try {
-      for (const { name } of this.layers()) {
-        const thumbs = await this.source.thumbs(data.text, name, data.options(stackOf(name)));
-        if (data.isOver) return;
-        this.thumbs.set(name, thumbs);
-        data.version++;
-        data.changed();
-      }
+      await this.loadSmallMaps();
     } catch (error) {
       this.isAsking = false;
       if (!data.isOver) data.failed(error);
     }
+  }
+
+  /** Fetch small maps layer by layer: the server computes one while the last one is drawn. */
+  async loadSmallMaps() {
+    const { data, source } = this;
+    const layers = this.layers();
+    const fetch = (/** @type {number} */ at) => {
+      const name = layers[at]?.name;
+      const answer = name && source.thumbs(data.text, name, this.size, data.options(stackOf(name)));
+      if (answer) answer.catch(() => {}); // it fails again where it is awaited
+      return answer;
+    };
+    let next = fetch(0),
+      drawn = performance.now();
+    for (let at = 0; next; at++) {
+      const thumbs = await next;
+      if (data.isOver) return;
+      next = fetch(at + 1);
+      this.thumbs.set(layers[at].name, thumbs);
+      if (next && performance.now() - drawn < BETWEEN) continue;
+      data.version++;
+      data.changed();
+      drawn = performance.now();
+    }
+  }
+
+  /**
+   * A part of a map with its place.
+   * @param {string} head @param {Shares} shares
+   * @param {{rows: number[], keys: number[]} | null} part  null: the whole map
+   * @returns {Cells}
+   */
+  placed(head, { shape, values }, part) {
+    const { data } = this;
+    const whole = { rows: [0, data.rows(head).length], keys: [0, data.columns(head).length] };
+    return { ...(part ?? whole), shape, values };
   }
 
   /** Whether everything that the picture shows has come. @param {string[]} heads */
@@ -84,7 +122,7 @@ export class LongData {
     data.ask(
       key,
       () => this.source.cells(data.text, head, part, data.options(stackOf(head))),
-      (cells) => (this.tile = { head, cells }),
+      (shares) => (this.tile = { head, cells: this.placed(head, shares, part) }),
     );
   }
 
@@ -153,7 +191,7 @@ export class LongData {
     const key = `bars ${at} ${by}`;
     data.ask(
       key,
-      () => this.source.bars(data.text, at, by, data.options(stackOf(head))),
+      () => this.source.bars(data.text, at, by, this.size, data.options(stackOf(head))),
       (thumbs) => {
         this.word = { at, by, thumbs };
         data.asked.delete(key);

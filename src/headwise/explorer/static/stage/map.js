@@ -9,6 +9,7 @@ import { make } from "./dom.js";
 import { drawMap } from "./map_draw.js";
 import { layOut } from "./map_layout.js";
 import { mapTable } from "./map_table.js";
+import { hasMoved, isElsewhere } from "./pointer.js";
 import { shades } from "./shades.js";
 
 /**
@@ -106,7 +107,9 @@ export class HeadMap {
   listen() {
     const { canvas } = this;
     canvas.addEventListener("pointermove", (event) => this.move(event));
-    canvas.addEventListener("pointerleave", () => this.point(null, 0));
+    canvas.addEventListener("pointerleave", (event) => {
+      if (isElsewhere(event)) this.point(null, 0);
+    });
     canvas.addEventListener("pointerdown", (event) => {
       this.fingers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
       this.isDrag = false;
@@ -161,7 +164,7 @@ export class HeadMap {
   move(event) {
     const before = this.fingers.get(event.pointerId);
     if (!before) {
-      if (event.pointerType !== "touch") this.point(this.cellAt(event), REST);
+      if (event.pointerType !== "touch" && hasMoved(event)) this.point(this.cellAt(event), REST);
       return;
     }
     const now = { x: event.offsetX, y: event.offsetY };

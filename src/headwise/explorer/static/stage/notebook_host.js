@@ -12,7 +12,7 @@ import { themeAround, watchTheme } from "./notebook_theme.js";
 import { saveFile } from "./save_file.js";
 import { storedWeights } from "./stored_weights.js";
 import { mount } from "./view.js";
-import { STEPS } from "./weights.js";
+import { shares } from "./weights.js";
 
 /**
  * Values shared with Python, as anywidget passes them.
@@ -27,7 +27,6 @@ import { STEPS } from "./weights.js";
  * @typedef {{shape: number[], bytes: Answer["bytes"]}} StackWeights */
 
 const OTHER_TEXT = "Call headwise.view with another text.";
-const THUMB = 64;
 /** Width in rem below which the stage is vertical: 560 px. */
 const NARROW = 35;
 
@@ -39,10 +38,6 @@ const asFacts = (text, { stack, words, first, values }) => ({
   drops_sink: !first,
   is_valued: values,
 });
-
-/** Shares of an answer's numbers of two bytes. @param {Answer} answer */
-const shares = ({ bytes }) =>
-  Float32Array.from(new Uint16Array(copyBytes(bytes)), (value) => value / STEPS);
 
 /** State in memory whose head and word are also Python's. */
 class SharedState extends State {
@@ -127,17 +122,18 @@ export function notebookHost(model, state, el) {
 /** @param {Questions} questions @returns {LongText} */
 function longText(questions) {
   return {
-    row: async (text, head, at, by, options) =>
-      shares(await questions.ask("row", { ...asFacts(text, options), head, at, by })),
+    row: async (text, head, at, by, options) => {
+      const answer = await questions.ask("row", { ...asFacts(text, options), head, at, by });
+      return shares(copyBytes(answer.bytes));
+    },
     cells: async (text, head, part, options) => {
       const answer = await questions.ask("cells", { ...asFacts(text, options), head, part });
-      const { rows, keys } = /** @type {{rows: number[], keys: number[]}} */ (answer.value);
-      return { rows, keys, shape: answer.shape ?? [], values: shares(answer) };
+      return { shape: answer.shape ?? [], values: shares(copyBytes(answer.bytes)) };
     },
-    thumbs: async (text, layer, options) =>
-      small(await questions.ask("thumbs", { ...asFacts(text, options), layer, size: THUMB })),
-    bars: async (text, at, by, options) =>
-      small(await questions.ask("bars", { ...asFacts(text, options), at, by, size: THUMB })),
+    thumbs: async (text, layer, size, options) =>
+      small(await questions.ask("thumbs", { ...asFacts(text, options), layer, size })),
+    bars: async (text, at, by, size, options) =>
+      small(await questions.ask("bars", { ...asFacts(text, options), at, by, size })),
   };
 }
 

@@ -24,8 +24,8 @@ export class PairData {
   }
 
   /** Read the other sentence of the address, if it has one. @param {TextAnswer} text
-   * @param {Switches} switches @param {string[]} heads */
-  load(text, switches, heads) {
+   * @param {Switches} switches @param {string[]} heads @param {number} dots */
+  load(text, switches, heads, dots) {
     const other = this.host.get("swap");
     [this.head] = heads;
     if (!other || !this.host.pair) return this.end();
@@ -37,7 +37,7 @@ export class PairData {
         (answer) => {
           if (key !== this.key) return;
           this.answer = answer;
-          this.load(text, switches, heads);
+          this.load(text, switches, heads, dots);
           this.changed();
         },
         (error) => {
@@ -58,7 +58,7 @@ export class PairData {
         this.failed,
       );
     }
-    return void this.data?.load(heads);
+    return void this.data?.load(heads, dots);
   }
 
   end() {

@@ -114,7 +114,7 @@ export class Parts {
 
   makeLegend() {
     const box = make("div", { role: "group", "aria-label": "Roles" });
-    this.gridBox.append(box, this.gridBar.scale);
+    this.gridBox.append(this.gridBar.patterns, box, this.gridBar.scale);
     return new Legend(box, (role) => this.view.host.set({ only: role ?? "" }, "push"));
   }
 
@@ -180,8 +180,8 @@ export class Parts {
     this.isAttached = true;
     this.view.el.replaceChildren(this.root);
     this.root.dataset.theme = this.view.host.theme();
+    this.arrange(); // before the first picture: moving the stage would undo its scrolling
     this.measure();
-    this.arrange();
     this.watcher.observe(this.root);
   }
 

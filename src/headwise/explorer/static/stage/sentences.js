@@ -35,15 +35,32 @@ export const EMPTY = "Write a few words.";
 export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
 export const NO_ROLE = "no clear role";
-export const COUNTED = "A head with several roles (+) counts in each of them.";
+export const ROLES =
+  "A letter is a role: what the head tends to do in any text. A head with several (+) counts in each.";
 export const A_HEAD =
-  "A head is one part of the model that decides, for every word, which words to look at.";
-export const LETTERS = "A letter names what it tends to do; + means more than one role.";
-export const COLOURS = "Its colour says what it tends to do.";
+  "Each square is one head: a part of the model that decides which words each word looks at.";
+export const COLOURS = "Its colour says what it tends to do in any text.";
 export const UNKNOWN =
   "This model does not know most of these characters: it reads one token for all of them, so its " +
   "links say little.";
 const COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+
+/**
+ * How the squares of the grid are read.
+ * @param {Part | null} word  whose bars they show; null: they are small maps
+ * @param {boolean} isLookedAt @param {number} heads  number of heads on the stage
+ * @returns {Part[]}
+ */
+export function gridHint(word, isLookedAt, heads) {
+  const point = "Point at another to see its arcs in the sentence.";
+  if (word) {
+    const tall = isLookedAt ? [" tall if it looks at ", word] : [" tall if ", word, " looks there"];
+    return ["It has a bar for every word, in order,", ...tall, `. ${point}`];
+  }
+  const outlined =
+    heads > 1 ? "The outlined ones are the large maps" : "The outlined one is the large map";
+  return [`${outlined} made small: in its row, a word is dark where it looks. ${point}`];
+}
 
 /** @param {Part[]} parts */
 export const plain = (parts) =>

@@ -23,7 +23,10 @@ export function showParts(parts, frame) {
   parts.root.classList.toggle("hv-waiting", Boolean(reading.text));
   parts.root.classList.toggle("hv-paired", isPair);
   const plain = pictures.stagePicture(frame);
-  const picture = { ...plain, words: withRoom(plain.words, view.editing.at) };
+  const isOther = reading.text && reading.text !== frame.data.text.text;
+  const picture = isOther
+    ? pictures.unreadPicture(plain, reading.text)
+    : { ...plain, words: withRoom(plain.words, view.editing.at) };
   const isTold = view.editing.isOn || reading.error === view.editing.told;
   const error = view.error || (isTold ? "" : reading.error);
   if (!view.editing.isOn) parts.stage.show(picture);

@@ -11,9 +11,10 @@ import { layOut } from "./layout.js";
 import { browserMeasure, wider } from "./measure.js";
 import { wordLabel } from "./picture_notes.js";
 import { inStep, sidesOf } from "./picture.js";
+import { hasMoved, isElsewhere } from "./pointer.js";
 import { makeScene } from "./scene.js";
 import { TextWindow } from "./window.js";
-import { REST, WordLayer, hasMoved, isElsewhere } from "./word_layer.js";
+import { REST, WordLayer } from "./word_layer.js";
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
@@ -28,11 +29,10 @@ import { REST, WordLayer, hasMoved, isElsewhere } from "./word_layer.js";
  *   window on a long text; null if there is no window
  */
 
-/** Labels for screen readers name links in texts of at most this many words. */
-const LABELLED = 60;
-/** Milliseconds after the last picture until labels are written. */
-const LABEL_AFTER = 150;
-
+/** Labels for screen readers name links in texts of at most this many words, and are written so
+ * many milliseconds after the last picture. */
+const LABELLED = 60,
+  LABEL_AFTER = 150;
 /** @param {StageWord[]} one @param {StageWord[]} other */
 const isSameText = (one, other) =>
   one === other ||
@@ -180,7 +180,7 @@ export class Stage {
     return true;
   }
 
-  /** Name the words for screen readers. */
+  /** Name words for screen readers. */
   #label() {
     const { picture } = this;
     if (!picture) return;

@@ -110,18 +110,14 @@ export class View {
     if (key !== this.key) {
       this.key = key;
       this.next?.end();
-      this.next = new TextData(
-        this.host,
-        text,
-        switches,
-        () => this.show(),
-        (error) => this.fail(error),
-      );
+      const [show, fail] = [() => this.show(), (/** @type {unknown} */ error) => this.fail(error)];
+      this.next = new TextData(this.host, text, switches, show, fail);
     }
     const data = this.next ?? this.data;
     const heads = chosenHeads(this.host);
-    data?.load(heads);
-    this.pair.load(text, switches, heads);
+    const dots = this.parts.grid.dots();
+    data?.load(heads, dots);
+    this.pair.load(text, switches, heads, dots);
   }
 
   /** Show weights that have come, if they are what the view waits for. */

@@ -32,6 +32,9 @@ import { shades } from "./shades.js";
  * @property {boolean} isNarrow @property {boolean} isWrapped  whether the stage has several lines
  */
 
+/** Largest number of words that are set before they have been read. */
+const MOST_UNREAD = 60;
+
 /** Subscript of the second head of one role. @param {(string | null)[]} roles @param {number} at */
 export function markOf(roles, at) {
   const before = roles.slice(0, at).filter((role) => role === roles[at]).length;
@@ -83,6 +86,21 @@ export function stagePicture(frame) {
   };
 }
 
+/**
+ * The words of a text that is being read: no arcs, and no shares yet.
+ * @param {Picture} picture  of the last text @param {string} text @returns {Picture}
+ */
+export function unreadPicture(picture, text) {
+  const words = text.split(/\s+/).filter(Boolean).slice(0, MOST_UNREAD);
+  return {
+    ...picture,
+    words: words.map((word) => ({ text: word, space: true, kind: "word" })),
+    heads: picture.heads.map((head) => ({ ...head, row: () => null })),
+    ...{ columns: null, word: null, locked: null, target: null, pair: null },
+    restsOnFirst: false,
+  };
+}
+
 /** @param {Frame} frame @returns {MapPicture} */
 export function mapPicture(frame) {
   const { host, word, tab, target } = frame;
@@ -115,13 +133,17 @@ export function mapPicture(frame) {
   };
 }
 
-/** Whether small maps are bars: one word's row in every head. @param {Frame} frame */
+/**
+ * Whether small maps are bars, one word's row in every head: for a hovered word, and for several
+ * heads until the reader asks for maps.
+ * @param {Frame} frame
+ */
 export function hasBars({ host, data, heads, word, isPointed }) {
   if (word === null) return false;
   const mode = host.get("grid");
-  return (
-    mode === "word" || (mode === "maps" && data.text.is_small && (isPointed || heads.length > 1))
-  );
+  if (mode === "word") return true;
+  const isAuto = mode === "maps" ? isPointed : mode === "" && (isPointed || heads.length > 1);
+  return isAuto && data.text.is_small;
 }
 
 /**

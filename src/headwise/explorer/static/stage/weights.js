@@ -4,6 +4,20 @@
 /** Largest stored number, which stands for a share of 1. */
 export const STEPS = 65535;
 
+/**
+ * Numbers as the server sends them: 16 bits each, little-endian, whatever the machine's order.
+ * @param {ArrayBuffer} bytes
+ */
+function steps(bytes) {
+  const view = new DataView(bytes);
+  const values = new Uint16Array(bytes.byteLength / 2);
+  for (let at = 0; at < values.length; at++) values[at] = view.getUint16(2 * at, true);
+  return values;
+}
+
+/** Shares as the server sends them. @param {ArrayBuffer} bytes */
+export const shares = (bytes) => Float32Array.from(steps(bytes), (value) => value / STEPS);
+
 export class Weights {
   /**
    * @param {string[]} names heads in the order of `values`
@@ -27,7 +41,7 @@ export class Weights {
   }
 
   /**
-   * Weights as the server sends them: 16 bits each, little-endian, whatever the machine's order.
+   * Weights as the server sends them.
    * @param {string[]} names
    * @param {number} rows
    * @param {number} columns
@@ -35,10 +49,7 @@ export class Weights {
    * @returns {Weights}
    */
   static fromBytes(names, rows, columns, bytes) {
-    const view = new DataView(bytes);
-    const values = new Uint16Array(bytes.byteLength / 2);
-    for (let at = 0; at < values.length; at++) values[at] = view.getUint16(2 * at, true);
-    return new Weights(names, rows, columns, values);
+    return new Weights(names, rows, columns, steps(bytes));
   }
 
   /** @param {string} head whether the head is here */

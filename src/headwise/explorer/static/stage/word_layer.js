@@ -15,36 +15,6 @@ import { STEP } from "./layout_parts.js";
 /** How long the pointer rests on a word before it counts, in milliseconds. */
 export const REST = 60;
 
-/** Where the pointer was last seen, in CSS pixels, and the event with which it last moved. */
-const pointer = { x: NaN, y: NaN, /** @type {Event | null} */ moved: null };
-
-/**
- * Remember where the pointer is. A page that changes under a pointer at rest sends events too,
- * from the same place: they count as no movement.
- * @param {PointerEvent} event
- */
-function notice(event) {
-  const { clientX: x, clientY: y } = event;
-  if (x !== pointer.x || y !== pointer.y) Object.assign(pointer, { x, y, moved: event });
-}
-
-if (typeof document !== "undefined") {
-  for (const name of ["pointermove", "pointerdown"]) {
-    const listener = /** @type {EventListener} */ (notice);
-    document.addEventListener(name, listener, { capture: true, passive: true });
-  }
-}
-
-/**
- * Whether the pointer has really moved with this event.
- * @param {PointerEvent} event
- * @returns {boolean}
- */
-export const hasMoved = (event) => event === pointer.moved;
-
-/** Whether the pointer has left its last place. @param {PointerEvent} event */
-export const isElsewhere = ({ clientX, clientY }) => clientX !== pointer.x || clientY !== pointer.y;
-
 /** @param {number} units 1/16 rem */
 const rem = (units) => `${units / 16}rem`;
 
