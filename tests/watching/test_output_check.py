@@ -466,6 +466,16 @@ def test_a_model_under_autocast_is_compared_without_it() -> None:
     assert passes(model) == 3
 
 
+def test_a_copy_made_in_a_block_is_not_checked() -> None:
+    model = planted(fails_if(hides_keys))
+    with watch(model):
+        twin = copy.deepcopy(model)
+    twin.config._attn_implementation = "sdpa"
+    before = passes(model)  # of the shared class
+    twin(**text(hidden=3))
+    assert passes(model) == before + 1
+
+
 def test_records_of_deleted_models_are_deleted() -> None:
     import gc
 

@@ -134,11 +134,17 @@ class OutputGuard:
     """Number of calls that are running, one inside the other."""
     reason: str = ""
     """Reason that prevented the check of the running call; "" if nothing did."""
+    is_copy: bool = False
+    """Whether this came along with a copy of the model, which is not watched."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make copies of the model, in memory or in a file, that are not checked."""
+        return OutputGuard, (nn.Module(), (), 0, "", True)
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Check a call before it runs, unless it is part of another call."""
         self.depth += 1
-        if self.depth > 1 or _skips or torch._C._get_tracing_state() is not None:
+        if self.depth > 1 or _skips or self.is_copy or torch._C._get_tracing_state() is not None:
             return
         self.reason = ""
         arguments = bind_arguments(module, args, kwargs)
