@@ -1,5 +1,6 @@
 """Fixtures for tests in a browser: Chromium, and the page of the real model."""
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -24,3 +25,16 @@ def site() -> Iterator[str]:
 
     with served(Session(minilm().scored)) as address:
         yield address
+
+
+@pytest.fixture
+def quiet_transformers() -> Iterator[None]:
+    """No warnings of transformers about models that compute attention by themselves."""
+    from transformers import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*attention interface.*")
+        yield
+    logging.set_verbosity(before)

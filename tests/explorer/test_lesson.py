@@ -1,14 +1,11 @@
 """The lesson shows real numbers, its questions have one right answer, and any text works."""
 
 import math
-import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 import torch
-import transformers
 
 import headwise
 from headwise.explorer.lesson.choice import Choice
@@ -38,15 +35,7 @@ from .lesson_cases import (
     words_of,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*attention interface.*")
-        yield
-    transformers.logging.set_verbosity(before)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])

@@ -2,8 +2,6 @@
 
 import json
 import math
-import warnings
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -39,15 +37,7 @@ from .lesson_cases import (
     words_of,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*attention interface.*")
-        yield
-    transformers.logging.set_verbosity(before)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def test_a_pronoun_is_followed_in_a_head_that_links_it() -> None:

@@ -1,14 +1,11 @@
 """The lesson's last step: effects of silent heads are measured, and roles are counted."""
 
-import warnings
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-import transformers
 
 import headwise
 from headwise.explorer.lesson import silencing
@@ -31,15 +28,7 @@ from .lesson_cases import (
     words_of,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*attention interface.*")
-        yield
-    transformers.logging.set_verbosity(before)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def effects_of(lesson: Lesson) -> dict[str, dict[str, Any]]:

@@ -201,3 +201,42 @@ def test_a_screen_reader_hears_locks_but_not_hovers(page: Page) -> None:
     word(page, 1).click()
     page.mouse.move(*OUT)
     expect(live).to_contain_text("The looks at animal")
+
+
+def test_a_small_map_that_slides_under_a_pointer_at_rest_lends_nothing(page: Page) -> None:
+    box = page.locator(".hv-head[data-head=L4H4]").bounding_box()
+    assert box is not None
+    x, y = OUT[0] - box["x"] - box["width"] / 2, OUT[1] - box["y"] - box["height"] / 2
+    move = """(style) => { document.querySelector('.hv-grid-panel').style.cssText = style;
+        return document.elementFromPoint(700, 12)?.closest('.hv-head')?.dataset.head; }"""
+    style = f"position: relative; z-index: 99; translate: {x}px {y}px"
+    assert page.evaluate(move, style) == "L4H4"
+    page.wait_for_timeout(500)
+    expect(page.locator(".hv-name")).to_have_text("L3H1")
+    page.mouse.move(OUT[0] + 2, OUT[1] + 2)
+    expect(page.locator(".hv-name")).to_have_text("L4H4")
+    page.evaluate(move, "")
+
+
+def test_several_heads_show_bars_until_maps_are_asked_for(page: Page) -> None:
+    page.locator(".hv-head[data-head=L2H1]").click(modifiers=["Shift"])
+    page.mouse.move(*OUT)
+    expect(page.locator(".hv-bars")).to_have_count(72)
+    page.get_by_role("button", name="Maps").click()
+    page.mouse.move(*OUT)
+    expect(page.locator(".hv-bars")).to_have_count(0)
+    hash_has(page, grid="maps")
+
+
+def test_the_words_of_a_text_that_is_read_after_back_are_set_at_once(page: Page) -> None:
+    page.keyboard.press("e")
+    page.get_by_role("textbox", name="Sentence").fill("A small boat came home late.")
+    page.keyboard.press("Enter")
+    expect(word(page, 2)).to_have_text("small")
+    page.route("**/api/readings", lambda route: None)
+    page.go_back()
+    expect(page.locator('.hw-stage [data-side="0"]', has_text="animal")).to_be_visible()
+    expect(page.locator(".hw-stage .hw-arc-ribbon")).to_have_count(0)
+    page.unroute("**/api/readings")
+    page.reload()
+    headline(page, "it looks at animal")

@@ -295,6 +295,17 @@ def test_the_strongest_link_to_a_word_is_labelled_before_all_others(width: float
                 assert keys[0] == best["key"]
 
 
+def test_of_two_labels_that_cannot_both_be_written_the_larger_share_is() -> None:
+    body = """
+        const lane = (x, text, isResting) => ({ thickness: null, arrowWidth: 8, text, width: 40,
+          isResting, curve: { axis: "y", start: { x, y: 0 }, one: { x, y: 0 }, two: { x, y: 0 },
+          end: { x, y: 0 }, tip: { x, y: 0 }, landing: { x: 0, y: -1 } } });
+        const lanes = [lane(500, "40%", false), lane(100, "21%", false), lane(100, "33%", true)];
+        return placeLabels(lanes, [], 1000).map(Boolean);
+    """
+    assert run({"labels": "placeLabels"}, body) == [True, False, True]
+
+
 def test_the_share_of_a_narrow_arc_stands_above_it_without_a_plate() -> None:
     row = [0.1] + [0.0] * 8 + [0.9] + [0.0] * 4
     (label,) = scene(TEXT, [{"shares": {8: row}}], word=8)["scene"]["labels"]

@@ -30,7 +30,7 @@ ROW = [
 NOTES = {
     "picture_notes": "leftNote, restNote, rightNote, wordLabel",
     "links": "chooseLinks, strongestLinks",
-    "numbers": "plainText",
+    "sentences": "plain",
     "picture": "sidesOf",
 }
 
@@ -121,7 +121,7 @@ def notes(body: str, rows: list[list[float]], **more: object) -> Any:
 
 
 RIGHT = 'return rightNote(shown, data.more.shape ?? "line")'
-LEFT = 'return plainText(leftNote(shown, data.more.shape ?? "line"))'
+LEFT = 'return plain(leftNote(shown, data.more.shape ?? "line"))'
 
 
 def test_the_note_says_what_is_not_drawn() -> None:

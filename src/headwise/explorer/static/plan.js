@@ -68,11 +68,11 @@ export class PlanPanel {
       ),
       make(
         "div",
-        { class: "pl-columns" },
+        { class: "panel-columns pl-columns" },
         make(
           "div",
           {},
-          make("h3", { class: "pl-title" }, "Sizes"),
+          make("h3", { class: "panel-title" }, "Sizes"),
           make("label", { class: "pl-from" }, "Start from ", this.from),
           make("div", { class: "pl-sliders" }, ...sizes.SLIDERS.map((each) => this.slider(each))),
           this.direction(),
@@ -81,17 +81,17 @@ export class PlanPanel {
       ),
       make(
         "div",
-        { class: "pl-columns pl-tables" },
+        { class: "panel-columns pl-columns pl-tables" },
         make(
           "div",
           {},
-          make("h3", { class: "pl-title" }, "What attention costs, in bfloat16"),
+          make("h3", { class: "panel-title" }, "What attention costs, in bfloat16"),
           this.costs,
         ),
         make(
           "div",
           {},
-          make("h3", { class: "pl-title" }, "What many heads cost"),
+          make("h3", { class: "panel-title" }, "What many heads cost"),
           make("p", { class: "pl-note" }, SHARED),
           this.choices,
           make("p", { class: "pl-note" }, REMARKS),

@@ -4,35 +4,23 @@
 /** @import {AnswerVerdict, LessonAnswer, ModelAnswer} from "../types.js" */
 /** @import {Place, StepAnswer} from "../types.js" */
 /** @import {Page} from "../page.js" */
-/** @import {Figure, Lesson} from "./parts.js" */
+/** @import {Figure} from "./parts.js" */
 /** @import {Tried} from "./question.js" */
 
 import * as api from "../api.js";
 import { make } from "../stage/dom.js";
-import { byHand } from "./by_hand.js";
-import { heads } from "./heads.js";
-import { mixing } from "./mixing.js";
-import { output } from "./output.js";
+import { isWaiting, makeFigure } from "./figures.js";
 import { look, vars } from "./parts.js";
 import { Outline, storeDone, storedDone } from "./outline.js";
 import { Question } from "./question.js";
 import { holdPlace } from "./place.js";
 import { lightUp, nodes, paragraph, plain } from "./runs.js";
-import { scores } from "./scores.js";
 import { SentenceForm } from "./sentence_form.js";
-import { spare } from "./spare.js";
-import { vectors } from "./vectors.js";
-import { waiting } from "./waiting.js";
-import { whyMany } from "./why_many.js";
 
-/** @type {Record<string, (figures: never, lesson: Lesson) => Figure>} */
-const FIGURES = {
-  ...{ "why-many": whyMany, vectors, scores, mixing, heads, output, spare },
-  "by-hand": byHand,
-};
 const STYLE = "/static/lesson/lesson.css";
 /** Milliseconds before a step that takes time says so. */
 const SLOW = 400;
+const MORE = "The picture goes on here once you have answered.";
 const READS = "The model reads the sentence for the lesson \u2026";
 
 export class LessonPanel {
@@ -45,6 +33,8 @@ export class LessonPanel {
     this.requested = "";
     /** @type {LessonAnswer | null} */
     this.answer = null;
+    /** Where the figure goes on after the answer. @type {HTMLElement | ""} */
+    this.more = "";
     /** Questions that were tried, by their key. @type {Record<string, Tried>} */
     this.tried = {};
     this.done = storedDone();
@@ -130,7 +120,7 @@ export class LessonPanel {
       this.answer = /** @type {LessonAnswer} */ (outline);
       clearTimeout(slow);
       this.draw(isMoved);
-      if (this.isWaiting()) await this.measure(mine.signal);
+      if (isWaiting(this.answer?.step)) await this.measure(mine.signal);
     } catch (error) {
       clearTimeout(slow);
       if (!mine.signal.aborted) this.refuse(/** @type {api.Refused} */ (error));
@@ -148,12 +138,6 @@ export class LessonPanel {
     this.prose.replaceChildren(...(step ? [make("h2", {}, step.title), wait] : [wait]));
   }
 
-  /** Whether the step's figure has still to be measured. */
-  isWaiting() {
-    const figures = this.answer?.step.figures ?? {};
-    return "row" in figures && "head" in figures;
-  }
-
   /** Fetch the figure of a step whose text is shown already. @param {AbortSignal} signal */
   async measure(signal) {
     const answer = await api.post("/api/lesson", this.sent ?? {}, signal);
@@ -161,7 +145,7 @@ export class LessonPanel {
     this.drawFigure();
     const { step } = this.answer;
     const tried = this.tried[this.questionKey(step)];
-    if (tried?.verdict.is_over) this.figure?.reveal(false);
+    if (tried?.verdict.is_over) this.reveal(false);
     document.body.dataset.lesson = step.name;
   }
 
@@ -232,18 +216,25 @@ export class LessonPanel {
       title.focus({ preventScroll: true });
       scrollTo({ top: 0 });
     }
-    if (!this.isWaiting()) document.body.dataset.lesson = step.name;
+    if (!isWaiting(this.answer?.step)) document.body.dataset.lesson = step.name;
   }
 
   drawFigure() {
     const { step } = /** @type {LessonAnswer} */ (this.answer);
     const note = this.place()?.note ?? "";
-    const figure = this.isWaiting() ? waiting : FIGURES[step.name];
     this.figure?.destroy?.();
-    this.figure = figure(/** @type {never} */ (step.figures), this.lesson);
+    this.figure = makeFigure(step, this.lesson);
     const notes = note ? [make("p", { class: "lesson-note" }, note)] : [];
-    this.drawn.replaceChildren(...notes, this.figure.el);
+    this.more = step.name === "by-hand" ? "" : make("p", { class: "lesson-more" }, MORE);
+    this.drawn.replaceChildren(...notes, this.figure.el, this.more);
     this.figure.shown?.();
+  }
+
+  /** Show the rest of the figure, in the place that was kept for it. @param {boolean} moves */
+  reveal(moves) {
+    if (isWaiting(this.answer?.step)) return;
+    if (this.more) this.more.remove();
+    this.figure?.reveal(moves);
   }
 
   /** @param {StepAnswer} step */
@@ -295,7 +286,7 @@ export class LessonPanel {
       exercise,
       ...(step.name === "output" ? [this.outline.aside("by-hand")] : []),
     );
-    this.figure?.reveal(moves);
+    this.reveal(moves);
     document.body.dataset.answered = step.name;
   }
 }

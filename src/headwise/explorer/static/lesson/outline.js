@@ -30,6 +30,10 @@ export function storeDone(done) {
 /** @param {number} minutes */
 const inMinutes = (minutes) => `${Math.floor(minutes) || ""}${minutes % 1 ? "\u00bd" : ""} min`;
 
+/** A title inside a sentence, without what follows its comma. @param {string} title */
+const nextName = (title) =>
+  title.replace(/, and .*$/, "").replace(/^[A-Z](?=[a-z]{2})/, (letter) => letter.toLowerCase());
+
 export class Outline {
   /** @param {(name: string) => void} go */
   constructor(go) {
@@ -100,9 +104,7 @@ export class Outline {
     const after = at < NUMBERED - 1 ? steps[at + 1] : at === NUMBERED ? steps[NUMBERED - 1] : null;
     const next = make("button", { type: "button", class: "lesson-forward" });
     if (after) {
-      next.append(
-        `Next: ${after.title.replace(/^[A-Z](?=[a-z]{2})/, (letter) => letter.toLowerCase())}`,
-      );
+      next.append(`Next: ${nextName(after.title)}`);
       next.addEventListener("click", () => this.go(after.name));
     }
     const end = make(

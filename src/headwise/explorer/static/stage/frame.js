@@ -4,7 +4,7 @@
 /** @import {ModelAnswer, RoleFacts, TextAnswer} from "../types.js" */
 /** @import {TextData} from "./data.js" */
 /** @import {Host} from "./host.js" */
-/** @import {Part, Top, Word} from "./sentences.js" */
+/** @import {Top, Word} from "./sentences.js" */
 
 import { GROUNDS, ROLES } from "./colours.js";
 import { axisOf, layerOf, numberOf, stackOf } from "./host.js";
@@ -180,6 +180,3 @@ function mostLookedBy(data, head, at, colour) {
   if (best < 0 || !rounded(shares[best])) return null;
   return { word: { word: rows[best].text, colour }, share: shares[best] };
 }
-
-/** A word of the text in a sentence. @param {string} text @param {string} colour @returns {Part} */
-export const wordPart = (text, colour) => ({ word: text, colour });

@@ -12,7 +12,7 @@ import { make } from "./dom.js";
 import { headStates, paintCell, slash } from "./grid_cells.js";
 import { cellSizes, gridShape, layerName } from "./grid_shape.js";
 import { Fingers } from "./grid_touch.js";
-import { hasMoved, isElsewhere } from "./pointer.js";
+import { hasMoved, onLeave } from "./pointer.js";
 import { headLabel } from "./sentences.js";
 
 /**
@@ -51,7 +51,7 @@ import { headLabel } from "./sentences.js";
 
 /** Milliseconds at rest before a small map lends its arcs. */
 const REST = 120;
-/** Rows and columns that each arrow key moves by. @type {Record<string, number[]>} */
+/** Rows and columns that an arrow key moves by. @type {Record<string, number[]>} */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 export class Grid {
@@ -83,7 +83,7 @@ export class Grid {
     this.touch = new Fingers(this, layers);
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.box.addEventListener("pointermove", (event) => this.over(event));
-    this.box.addEventListener("pointerleave", (event) => this.leave(event));
+    onLeave(this.box, () => this.leave());
     this.watcher = new ResizeObserver(() => this.fit());
     this.watcher.observe(el);
   }
@@ -178,6 +178,7 @@ export class Grid {
 
   /** @param {string} name @param {MouseEvent} event */
   click(name, event) {
+    clearTimeout(this.timer); // a click shows more than the hover that it interrupts
     if (this.touch.takesClick()) return;
     if (!this.actions.toggle || event.shiftKey) return this.actions.choose(name, event.shiftKey);
     // Pointers drag (see Fingers); a screen reader's click has no detail.
@@ -197,9 +198,7 @@ export class Grid {
     if (name) this.timer = setTimeout(() => this.actions.hover?.(name), REST);
   }
 
-  /** @param {PointerEvent} event */
-  leave(event) {
-    if (!isElsewhere(event)) return;
+  leave() {
     this.pointed = "";
     clearTimeout(this.timer);
     this.actions.hover?.(null);

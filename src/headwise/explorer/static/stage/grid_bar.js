@@ -8,7 +8,7 @@ import { make } from "./dom.js";
 import { allHeads, chosenHeads } from "./frame.js";
 import { format } from "./head_facts.js";
 import { patterns } from "./patterns.js";
-import { A_HEAD, capital, COLOURS, fill, gridHint } from "./sentences.js";
+import { A_HEAD, capital, fill, gridHint } from "./sentences.js";
 import { hasBars } from "./view_pictures.js";
 
 const RAW = "All columns";
@@ -37,7 +37,6 @@ export class GridBar {
     this.scale = make("div", { class: "hv-measure", hidden: true });
     /** How the squares are read; view.css leaves it out where they have no map. */
     this.hint = make("span", { class: "hv-if-maps" });
-    this.colours = make("span", { class: "hv-if-colours" }, ` ${COLOURS}`);
     this.patterns = patterns();
     el.append(
       make(
@@ -46,7 +45,7 @@ export class GridBar {
         this.title,
         make("span", { class: "hv-panel-tools" }, pair, this.select),
       ),
-      make("p", { class: "hv-grid-hint" }, A_HEAD, " ", this.hint, this.colours),
+      make("p", { class: "hv-grid-hint" }, A_HEAD, " ", this.hint),
     );
     this.filled = "";
   }
@@ -97,7 +96,6 @@ export class GridBar {
     const isMeasure = mode in words;
     fill(this.hint, isMeasure ? [] : gridHint(isBars ? pointed : null, isLookedAt, heads.length));
     this.patterns.hidden = isMeasure || isBars;
-    this.colours.hidden = !host.about.scan || isMeasure;
   }
 
   /** List the measures by group; those without a group are behind "All columns".

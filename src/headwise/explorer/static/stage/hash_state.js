@@ -1,8 +1,9 @@
 // @ts-check
 /** The state of a view as strings: in the address of a saved page, or only in memory. */
 
-/** Values by default; every other key is "" by default. */
+/** Values by default, which addresses leave out; every other key is "" by default. */
 export const USUAL = /** @type {Record<string, string>} */ ({
+  panel: "heads",
   words: "1",
   special: "1",
   first: "1",

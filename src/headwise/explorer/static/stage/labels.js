@@ -144,10 +144,13 @@ function freeSpot(lane, others, taken, width, further = []) {
   return spot ?? null;
 }
 
+/** The share that a lane's text says. @param {Lane} lane */
+const percents = ({ text }) => Number.parseInt(text, 10) || 0;
+
 /**
  * A place for each arc's share. The first share is the one that the headline names: it is always
  * written, over weaker arcs if it must. The others touch no arc, no word and no other share, or
- * are left out.
+ * are left out; the strongest choose first, wherever their arcs lead.
  * @param {Lane[]} lanes links to words first, the strongest first
  * @param {Rect[]} words
  * @param {number} width of the stage
@@ -169,10 +172,12 @@ export function placeLabels(lanes, words, width) {
       onArc: true,
     };
   const taken = [...words, around(spot)];
-  return lanes.map((lane) => {
-    if (lane === first) return spot;
-    const own = lane.text ? freeSpot(lane, lanes, taken, width) : null;
+  const spots = new Map([[first, /** @type {Spot | null} */ (spot)]]);
+  const others = lanes.filter((lane) => lane.text && lane !== first);
+  for (const lane of others.sort((one, other) => percents(other) - percents(one))) {
+    const own = freeSpot(lane, lanes, taken, width);
     if (own) taken.push(around(own));
-    return own;
-  });
+    spots.set(lane, own);
+  }
+  return lanes.map((lane) => spots.get(lane) ?? null);
 }

@@ -9,7 +9,7 @@ import { make } from "./dom.js";
 import { drawMap } from "./map_draw.js";
 import { layOut } from "./map_layout.js";
 import { mapTable } from "./map_table.js";
-import { hasMoved, isElsewhere } from "./pointer.js";
+import { hasMoved, onLeave } from "./pointer.js";
 import { shades } from "./shades.js";
 
 /**
@@ -107,9 +107,7 @@ export class HeadMap {
   listen() {
     const { canvas } = this;
     canvas.addEventListener("pointermove", (event) => this.move(event));
-    canvas.addEventListener("pointerleave", (event) => {
-      if (isElsewhere(event)) this.point(null, 0);
-    });
+    onLeave(canvas, () => this.point(null, 0));
     canvas.addEventListener("pointerdown", (event) => {
       this.fingers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
       this.isDrag = false;

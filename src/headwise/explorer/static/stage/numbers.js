@@ -56,12 +56,3 @@ export function joinAnd(items) {
   if (items.length < 2) return items.join("");
   return `${items.slice(0, -1).join(", ")} and ${items[items.length - 1]}`;
 }
-
-/**
- * A sentence's parts as plain text.
- * @param {Part[]} parts
- * @returns {string}
- */
-export function plainText(parts) {
-  return parts.map((part) => (typeof part === "string" ? part : part.word)).join("");
-}

@@ -29,4 +29,19 @@ if (typeof document !== "undefined") {
 export const hasMoved = (event) => event === pointer.moved;
 
 /** Whether the pointer has left its last place. @param {PointerEvent} event */
-export const isElsewhere = ({ clientX, clientY }) => clientX !== pointer.x || clientY !== pointer.y;
+const isElsewhere = ({ clientX, clientY }) => clientX !== pointer.x || clientY !== pointer.y;
+
+/**
+ * Act when the pointer leaves an element; if the element has slid away, when the pointer moves on.
+ * @param {HTMLElement} el @param {() => void} act
+ */
+export function onLeave(el, act) {
+  const away = (/** @type {PointerEvent} */ event) => {
+    if (!el.contains(/** @type {Node} */ (event.target))) act();
+  };
+  el.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "touch") return;
+    if (isElsewhere(event)) act();
+    else document.addEventListener("pointermove", away, { once: true });
+  });
+}

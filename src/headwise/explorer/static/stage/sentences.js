@@ -36,10 +36,10 @@ export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
 export const NO_ROLE = "no clear role";
 export const ROLES =
-  "A letter is a role: what the head tends to do in any text. A head with several (+) counts in each.";
+  "A colour and its letter name a role: what the head tends to do in any text. A head with several " +
+  "(+) counts in each.";
 export const A_HEAD =
   "Each square is one head: a part of the model that decides which words each word looks at.";
-export const COLOURS = "Its colour says what it tends to do in any text.";
 export const UNKNOWN =
   "This model does not know most of these characters: it reads one token for all of them, so its " +
   "links say little.";
@@ -52,14 +52,14 @@ const COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "ei
  * @returns {Part[]}
  */
 export function gridHint(word, isLookedAt, heads) {
-  const point = "Point at another to see its arcs in the sentence.";
+  const choose = "Choose another to see its arcs in the sentence.";
   if (word) {
     const tall = isLookedAt ? [" tall if it looks at ", word] : [" tall if ", word, " looks there"];
-    return ["It has a bar for every word, in order,", ...tall, `. ${point}`];
+    return ["It has a bar for every word, in order,", ...tall, `. ${choose}`];
   }
   const outlined =
     heads > 1 ? "The outlined ones are the large maps" : "The outlined one is the large map";
-  return [`${outlined} made small: in its row, a word is dark where it looks. ${point}`];
+  return [`${outlined} made small: each row is a word, dark where that word looks. ${choose}`];
 }
 
 /** @param {Part[]} parts */

@@ -56,7 +56,9 @@ function remark({ view }, { heads, chosen, pair }) {
   if (view.remark) return view.remark;
   if (pair) return "one word swapped";
   const isChosen = heads.length > 1 && heads.length === chosen.length;
-  return isChosen ? "shift-click a small map to add or remove one" : "";
+  if (!isChosen) return "";
+  const how = matchMedia("(pointer: coarse)").matches ? "long-press" : "shift-click";
+  return `${how} a small map to add or remove one`;
 }
 
 /** @param {Parts} parts @param {Frame} frame */

@@ -11,7 +11,7 @@ import { layOut } from "./layout.js";
 import { browserMeasure, wider } from "./measure.js";
 import { wordLabel } from "./picture_notes.js";
 import { inStep, sidesOf } from "./picture.js";
-import { hasMoved, isElsewhere } from "./pointer.js";
+import { hasMoved, onLeave } from "./pointer.js";
 import { makeScene } from "./scene.js";
 import { TextWindow } from "./window.js";
 import { REST, WordLayer } from "./word_layer.js";
@@ -225,9 +225,7 @@ export class Stage {
     words.addEventListener("pointermove", (event) => {
       if (event.pointerType !== "touch" && hasMoved(event)) this.#rest(this.#hoverAt(event.target));
     });
-    words.addEventListener("pointerleave", (event) => {
-      if (event.pointerType !== "touch" && isElsewhere(event)) this.#rest(null);
-    });
+    onLeave(words, () => this.#rest(null));
     words.addEventListener("click", (event) => {
       const word = this.#wordAt(event.target);
       if (word !== null) this.on.lock(word === this.picture?.locked ? null : word);

@@ -53,7 +53,7 @@ export const similarityRows = (similarity, random) =>
 export class Bars {
   /** @param {HTMLElement} el */
   constructor(el) {
-    this.title = make("h3", { class: "wi-title" });
+    this.title = make("h3", { class: "panel-title" });
     this.list = make("ol", { class: "wi-bars" });
     this.remarks = make("div", { class: "wi-remarks" });
     el.append(this.title, this.list, this.remarks);

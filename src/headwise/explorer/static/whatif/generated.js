@@ -54,7 +54,7 @@ export class Generated {
       this.line(answer[which], which, name, side === which);
     const isSame = changed && answer.before.added === answer.after.added;
     this.el.replaceChildren(
-      make("h3", { class: "wi-title" }, "Generated ", make("span", {}, HOW)),
+      make("h3", { class: "panel-title" }, "Generated ", make("span", {}, HOW)),
       line("before", "all heads on"),
       ...(changed ? [line("after", changed)] : []),
       ...(isSame ? [make("p", { class: "wi-same" }, "Both lines are the same.")] : []),

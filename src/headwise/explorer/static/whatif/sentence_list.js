@@ -18,7 +18,7 @@ export class SentenceList {
       this.draw([...this.texts, ""]);
       this.fields().at(-1)?.focus();
     });
-    el.append(make("h3", { class: "wi-title" }, "Sentences"), this.list, this.add);
+    el.append(make("h3", { class: "panel-title" }, "Sentences"), this.list, this.add);
   }
 
   fields() {

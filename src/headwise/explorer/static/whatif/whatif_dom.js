@@ -31,7 +31,7 @@ export function build(el) {
     left: make("p", {}),
     right: make("p", {}),
     generated: make("section", { class: "wi-generation", "aria-label": "Generated text" }),
-    gridTitle: make("h3", { class: "wi-title" }),
+    gridTitle: make("h3", { class: "panel-title" }),
     grid: make("div", { class: "wi-grid" }),
     legend: make("div", {}),
     factor: make("div", { class: "wi-factor" }),
@@ -69,7 +69,7 @@ export function build(el) {
     parts.generated,
     make(
       "div",
-      { class: "wi-columns" },
+      { class: "panel-columns wi-columns" },
       make("div", {}, parts.gridTitle, parts.grid, parts.legend, parts.factor, parts.saved),
       make("div", {}, parts.bars, parts.sentences),
     ),
