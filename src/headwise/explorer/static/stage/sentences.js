@@ -36,8 +36,8 @@ export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
 export const NO_ROLE = "no clear role";
 export const ROLES =
-  "A colour and its letter name a role: what the head tends to do in any text. A head with several " +
-  "(+) counts in each.";
+  "A colour and its letter name a role: what the head tends to do in any text. A head with " +
+  "several (+) counts in each.";
 export const A_HEAD =
   "Each square is one head: a part of the model that decides which words each word looks at.";
 export const UNKNOWN =
