@@ -66,6 +66,7 @@ COUNTS: tuple[tuple[str, Callable[[Fields], bool]], ...] = (
     ("built as a tiny random model that runs", lambda row: "model" in row),
     ("with attention", lambda row: "attention" in row),
     ("watched, outputs equal", is_equal),
+    ("of these, with some attention left out", lambda row: is_equal(row) and "left_out" in row),
     ("scanned", lambda row: state(row, "scanned") == "yes"),
     ("silenced", lambda row: state(row, "silenced") == "yes"),
     ("cut, equal to silencing", lambda row: state(row, "cut") == "yes"),
