@@ -96,7 +96,7 @@ bench: $(BENCH) ## time the layer against its rivals and the scan against a plai
 	@$(BIN)/python benchmarks/prune.py smollm2
 	@$(BIN)/python benchmarks/sweep.py
 
-coverage: $(TEST) ## run every model type of transformers as a tiny model, in half an hour
+coverage: $(TEST) ## run every model type of transformers as a tiny model, within the hour
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py
 	@$(BIN)/python docs/generate.py
 

@@ -14,21 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_inputs import Inputs, in_float64, pad_last_row
+from coverage_compare import ROUNDING, Wrong, compare, has_attention, largest_gap, same_values
+from tiny_inputs import pad_last_row
 from tiny_models import NotBuilt, TinyModel, build, run
+from tiny_sizes import Inputs
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import headwise
 from headwise.errors import HeadwiseError
 from headwise.pruning.surgery.cut import head_counts
 from headwise.watching.sites import Site, find_sites, output_weight
-
-ROUNDING = 3e-4
-"""Largest relative difference of float32 outputs; wrong results differ by a thousand times more."""
-ROUNDING_IN_FLOAT64 = 1e-6
-"""The same in float64, where transformers still rounds to float32 in some places."""
-STEPS = ("watched", "padded", "scanned", "silenced", "cut")
 
 
 @dataclass(frozen=True)
@@ -57,10 +52,6 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
         return asdict(self)
-
-
-class Wrong(Exception):
-    """A result differs from the model's own."""
 
 
 def examine(model_type: str) -> Row:
@@ -115,36 +106,6 @@ def short(words: str, limit: int = 400) -> str:
     return words.partition("\n")[0][:limit]
 
 
-class SoftmaxSeen(TorchDispatchMode):
-    """Notices whether anything is attended to: a softmax over an axis, or a fused kernel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = False
-
-    def __torch_dispatch__(  # type: ignore[no-untyped-def]
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ):
-        """Run the operation, and remember it if it is attention."""
-        result = func(*args, **(kwargs or {}))
-        name = str(func)
-        if "attention" in name or "logsumexp" in name:
-            self.seen = True
-        if "softmax" in name and isinstance(result, Tensor):
-            self.seen |= result.dim() >= 3 and result.shape[-1] > 1
-        return result
-
-
-def has_attention(tiny: TinyModel) -> bool:
-    """Whether modules of the model are named attention, and a pass computes a softmax."""
-    names = {type(module).__name__.lower() for module in tiny.model.modules()}
-    if not any("attention" in name or "attn" in name for name in names):
-        return False
-    with SoftmaxSeen() as mode:
-        run(tiny.model, tiny.inputs)
-    return mode.seen
-
-
 def watched(tiny: TinyModel, row: Row) -> str:
     """Outputs are the same while the model is watched, and every row of weights sums to one."""
     return compare_watched(tiny.model, tiny.inputs, row)
@@ -183,56 +144,20 @@ def compare_watched(model: nn.Module, inputs: Inputs, row: Row) -> str:
     try:
         return compare(model, inputs, watching, "watched", mask=mask)
     except Wrong as error:
-        plain = copy.deepcopy(model)
-        plain.set_attn_implementation("eager")
-        gap = largest_gap(run(plain, inputs), watching(model, inputs), mask)
-        as_eager = " but equal transformers' eager attention" if gap < ROUNDING else ""
-        raise Wrong(f"{error}{as_eager}") from error
+        raise Wrong(f"{error}{if_eager(model, inputs, watching)}") from error
 
 
-def compare(
-    model: nn.Module,
-    inputs: Inputs,
-    changed: Callable[[nn.Module, Inputs], list[Tensor]],
-    words: str,
-    *,
-    mask: Tensor | None = None,
-    expected: Callable[[nn.Module, Inputs], list[Tensor]] = run,
+def if_eager(
+    model: nn.Module, inputs: Inputs, watching: Callable[[nn.Module, Inputs], list[Tensor]]
 ) -> str:
-    """The largest relative difference; Wrong if it is not rounding, in float64 either."""
-    gap = largest_gap(changed(model, inputs), expected(model, inputs), mask)
-    if gap > ROUNDING:
-        try:
-            double, given = copy.deepcopy(model).double(), in_float64(inputs)
-            again = largest_gap(changed(double, given), expected(double, given), mask)
-        except (HeadwiseError, Wrong):
-            raise
-        except Exception:
-            again = gap
-        if again > ROUNDING_IN_FLOAT64:
-            if largest_gap(expected(model, inputs), expected(model, inputs), mask) > ROUNDING:
-                return "the model's own outputs vary"
-            raise Wrong(f"{words}, outputs differ by {gap:.1g} of their size")
-    return f"{gap:.0e}"
-
-
-def largest_gap(
-    actual: Iterable[Tensor], expected: Iterable[Tensor], mask: Tensor | None = None
-) -> float:
-    """Largest difference between outputs, relative to their root mean square; NaN equals NaN."""
-    largest = 0.0
-    pairs = list(zip(actual, expected, strict=True))
-    for one, other in pairs:
-        if one.shape != other.shape:
-            return float("inf")
-        if mask is not None and one.shape[:2] == mask.shape and not mask.all():
-            one, other = one[mask.bool()], other[mask.bool()]
-        finite = other[other.abs() < 1e30].double()
-        size = max(finite.square().mean().sqrt().item(), 1e-6) if finite.numel() else 1.0
-        same = (one == other) | (one.isnan() & other.isnan())
-        gap = (one.double() - other.double()).abs().masked_fill(same, 0.0)
-        largest = max(largest, gap.nan_to_num(nan=torch.inf).max().item() / size)
-    return largest
+    """Words that say whether watched outputs equal those of transformers' eager attention."""
+    try:
+        plain: Any = copy.deepcopy(model)
+        plain.set_attn_implementation("eager")
+        gap = largest_gap(run(plain, inputs), watching(model, inputs), inputs.get("attention_mask"))
+    except Exception:  # the model has no eager attention
+        return ""
+    return " but equal transformers' eager attention" if gap < ROUNDING else ""
 
 
 def scanned(tiny: TinyModel, row: Row) -> str:
@@ -318,14 +243,6 @@ def head_shapes(
             mixed.get(site.output_projection, []), projected.get(site.output_projection, [])
         )
     }
-
-
-def same_values(some: list[Tensor], others: list[Tensor]) -> bool:
-    """Whether two lists have the same tensors, except for rounding."""
-    return len(some) == len(others) and all(
-        one.shape == other.shape and torch.allclose(one, other, atol=1e-4, equal_nan=True)
-        for one, other in zip(some, others, strict=True)
-    )
 
 
 def first_heads(sites: Iterable[Site], shapes: dict[str, tuple[int, int]]) -> list[str]:

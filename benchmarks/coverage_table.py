@@ -53,7 +53,7 @@ def state(row: Fields, step: str) -> str:
 
 def is_equal(row: Fields) -> bool:
     """Whether outputs are the same while the model is watched, padded or not."""
-    return state(row, "watched") == "yes" and state(row, "padded") not in BAD
+    return state(row, "watched") == "yes" and state(row, "padded") in ("yes", "")
 
 
 def is_bad(row: Fields) -> bool:
@@ -66,6 +66,7 @@ COUNTS: tuple[tuple[str, Callable[[Fields], bool]], ...] = (
     ("built as a tiny random model that runs", lambda row: "model" in row),
     ("with attention", lambda row: "attention" in row),
     ("watched, outputs equal", is_equal),
+    ("of these, with some attention left out", lambda row: is_equal(row) and "left_out" in row),
     ("scanned", lambda row: state(row, "scanned") == "yes"),
     ("silenced", lambda row: state(row, "silenced") == "yes"),
     ("cut, equal to silencing", lambda row: state(row, "cut") == "yes"),
@@ -73,11 +74,11 @@ COUNTS: tuple[tuple[str, Callable[[Fields], bool]], ...] = (
 )
 
 
-def totals(rows: Sequence[Fields]) -> list[tuple[str, str, str]]:
+def totals(rows: Sequence[Fields]) -> list[tuple[str, ...]]:
     """Counts over all types, and over those that TransformerLens lists; a heading is first."""
     version, listed = lens_types()
     shared = [row for row in rows if row["type"] in listed]
-    table = [("", "all types", f"listed by TransformerLens {version}")]
+    table: list[tuple[str, ...]] = [("", "all types", f"listed by TransformerLens {version}")]
     for words, counts in COUNTS:
         table.append((words, *(f"{sum(map(counts, some)):,}" for some in (rows, shared))))
     return table
