@@ -127,7 +127,7 @@ def test_folder_with_other_settings_is_not_overwritten(
 def test_scan_rejects_a_model_that_reads_no_text(headwise: Runner, tmp_path: Path) -> None:
     model = tiny("vit")[0]
     model.save_pretrained(tmp_path)
-    assert "has no tokenizer: scan it from Python" in headwise.refused("scan", tmp_path)
+    assert "reads images, not text: give --image FILE" in headwise.refused("scan", tmp_path)
 
 
 def test_scan_rejects_standard_input_that_is_not_utf8(

@@ -36,7 +36,7 @@ def test_frequencies_above_the_new_rate_are_dropped(tmp_path: Path) -> None:
     assert np.abs(got[len(got) // 8 : -len(got) // 8]).max() < 0.02
 
 
-def test_files_that_are_no_sound_are_named(tmp_path: Path) -> None:
+def test_files_without_sound_raise_one_sentence(tmp_path: Path) -> None:
     text, empty = tmp_path / "text.wav", tmp_path / "empty.wav"
     text.write_text("no sound at all, only words")
     with wave.open(str(empty), "wb") as wav:

@@ -12,6 +12,7 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 
 if TYPE_CHECKING:
+    from headwise.models.loaded import LoadedModel
     from headwise.pruning.prune import Pruned
 
 Out = Annotated[Path | None, Option(help="Directory for the smaller model.")]
@@ -91,11 +92,9 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     """
     amount = _amount(heads, plan, cut, keep, max_loss)
     folder = _destination(out, is_dry=dry_run, force=force)
-    from headwise.models.loading import LoadOptions, load_model
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
-    from headwise.pruning.setup import FEWEST_BATCHES
     from headwise.views.terminal import ProgressDisplay, quiet_console
 
     has_curve = curve and not dry_run
@@ -117,30 +116,51 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
-    objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
-    load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
-    loaded = load_model(model, load)
-    batches = options.media_of(loaded, image, audio, texts)
-    if batches is not None and len(batches) < FEWEST_BATCHES:
-        raise OptionError(
-            f"{format_count(len(batches), 'file')} are too few to choose heads on some and "
-            f"measure the cut on others: give --image or --audio at least {FEWEST_BATCHES} times"
-        )
+    loaded = _load(model, dtype, device, revision, trust_remote_code)
+    read = _read(loaded, texts, image, audio)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         pruned = prune(
             loaded,
             folder,
             **amount,
-            texts=texts if batches is None else None,
-            batches=batches,
-            objective=objective,
+            **read,
+            objective=options.embedding_of(pooling),
             settings=settings,
             with_onnx=onnx and folder is not None,
             force=force,
             progress=progress,
         )
     _show(pruned, folder, as_json=as_json)
+
+
+def _load(
+    model: str, dtype: str, device: str, revision: str | None, trust_remote_code: bool
+) -> "LoadedModel":
+    from headwise.models.loading import LoadOptions, load_model
+
+    load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
+    return load_model(model, load)
+
+
+def _read(
+    loaded: "LoadedModel",
+    texts: list[str] | None,
+    images: list[Path] | None,
+    sounds: list[Path] | None,
+) -> dict[str, Any]:
+    """The argument to `prune` with the texts, or with a batch for each picture and sound."""
+    from headwise.pruning.setup import FEWEST_BATCHES
+
+    batches = options.media_of(loaded, images, sounds, texts)
+    if batches is None:
+        return {"texts": texts}
+    if len(batches) < FEWEST_BATCHES:
+        raise OptionError(
+            f"{format_count(len(batches), 'file')} cannot be divided into some to choose heads on "
+            f"and others to measure the cut on: give at least {FEWEST_BATCHES}"
+        )
+    return {"batches": batches}
 
 
 def _destination(out: Path | None, *, is_dry: bool, force: bool) -> Path | None:

@@ -12,6 +12,7 @@ from headwise.errors import OptionError
 from headwise.formats import join_words
 
 if TYPE_CHECKING:
+    from headwise.tracing.maps import Maps
     from headwise.tracing.record import Trace
 
 SENTENCE = "The cat sat down"
@@ -83,8 +84,8 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show every number in one layer's attention, and what each head adds to the output."""
     if example is not None:
-        loading: dict[str, object] = {"--text": text, "--revision": revision}
-        loading |= {"--image": image or None, "--audio": audio or None}
+        loading: dict[str, object] = {"--text": text, "--image": image, "--audio": audio}
+        loading |= {"--revision": revision}
         loading |= {"--dtype": dtype != "float32", "--device": device != "cpu"}
         loading |= {"--trust-remote-code": trust_remote_code, model: model != "minilm"}
         options.refuse("an example has its own model and text", loading)
@@ -105,28 +106,23 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         options.refuse("the table of dimensions only shows shapes", unused)
         _print_dimensions(as_json=as_json)
         return
-    from headwise.views.terminal import check_new, quiet_console, say, write_new
+    from headwise.views.terminal import quiet_console, say
 
-    files = {suffix: path for suffix, path in ((".svg", svg), (".html", html)) if path is not None}
-    for suffix, path in files.items():
-        check_new(path, suffix, force=force)
+    files = _new_files(svg, html, force=force)
     choice = {"layer": layer, "stack": stack, "heads": heads}
     if example is None:
         finds = html is not None and (layer, stack, heads) == (None, None, None)
         load = (dtype, device, revision, trust_remote_code)
-        media = (image, audio)
-        traced, note = _trace_model(model, load, text, choice, media, finds_layer=finds)
+        given = (text, image, audio)
+        traced, note = _trace_model(model, load, given, choice, finds_layer=finds)
     else:
         traced, note = _trace_example(choice), ""
     from headwise.views import trace as views
-    from headwise.views.trace_page import trace_page
 
     if step is not None:
         traced[step]  # an unknown step raises before any file is written
     maps = traced.maps(words=words, special=not hide_special, sink=not drop_sink)
-    for suffix, path in files.items():
-        content = views.maps_svg(maps) if suffix == ".svg" else trace_page(traced, maps, note)
-        write_new(path, content, suffix, force=force)
+    _write_files(files, traced, maps, note, force=force)
     console = quiet_console()
     if as_json:
         _print_json(traced, step)
@@ -141,6 +137,29 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         views.print_trace(console, traced, maps, shows_all=heads is not None)
     for path in files.values():
         say(console, f"wrote {path}")
+
+
+def _new_files(svg: Path | None, html: Path | None, *, force: bool) -> dict[str, Path]:
+    """The files to write, by suffix; raises an error if one exists, unless `force`."""
+    from headwise.views.terminal import check_new
+
+    files = {suffix: path for suffix, path in ((".svg", svg), (".html", html)) if path is not None}
+    for suffix, path in files.items():
+        check_new(path, suffix, force=force)
+    return files
+
+
+def _write_files(
+    files: dict[str, Path], traced: "Trace", maps: "Maps", note: str, *, force: bool
+) -> None:
+    """Write the maps as SVG, the whole trace as HTML, or both."""
+    from headwise.views.terminal import write_new
+    from headwise.views.trace import maps_svg
+    from headwise.views.trace_page import trace_page
+
+    for suffix, path in files.items():
+        content = maps_svg(maps) if suffix == ".svg" else trace_page(traced, maps, note)
+        write_new(path, content, suffix, force=force)
 
 
 def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | None) -> str:
@@ -159,9 +178,8 @@ def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | 
 def _trace_model(
     name: str,
     loading: tuple[str, str, str | None, bool],
-    text: str | None,
+    given: tuple[str | None, list[Path] | None, list[Path] | None],
     choice: dict[str, Any],
-    media: tuple[list[Path] | None, list[Path] | None],
     *,
     finds_layer: bool,
 ) -> tuple["Trace", str]:
@@ -170,12 +188,12 @@ def _trace_model(
     from headwise.tracing.busiest_layer import busiest_layer
     from headwise.tracing.trace import LayerChoice, trace
 
-    has_media = any(media)
-    load = LoadOptions(*loading, keeps_head=has_media)
+    text, images, sounds = given
+    load = LoadOptions(*loading, keeps_head=bool(images or sounds))
     LayerChoice.parse(**choice)  # report mistakes before loading the model
     options.check_sentence(text)
     loaded = load_model(name, load)
-    inputs = options.media_of(loaded, *media, None if text is None else [text])
+    inputs = options.media_of(loaded, images, sounds, None if text is None else [text])
     if inputs is not None:
         if len(inputs) > 1:
             raise OptionError("a trace shows one input: give one --image or one --audio")
