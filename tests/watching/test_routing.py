@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, eager_mask
 
@@ -104,6 +105,21 @@ def test_image_attention_without_a_mask_stays_non_causal() -> None:
         model(**inputs)
     images = [call for call in watched if call.num_queries == 5 == call.num_keys]
     assert images and all((call.weights() > 0).all() for call in images)
+
+
+def test_gpt2_is_watched_where_its_eager_attention_bypasses_the_interface() -> None:
+    config = transformers.GPT2Config(
+        vocab_size=53,
+        n_embd=24,
+        n_layer=2,
+        n_head=3,
+        reorder_and_upcast_attn=True,
+        attn_implementation="eager",
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with watch(model) as watched:
+        model(torch.arange(11)[None])
+    assert len(watched.calls) == 2
 
 
 @pytest.mark.parametrize("kind", [WithBoolMasks, WithFloatMasks])
