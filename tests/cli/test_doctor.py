@@ -77,7 +77,7 @@ def test_optional_packages_equal_those_of_the_extras() -> None:
     extras = tomllib.loads(file.read_text("utf-8"))["project"]["optional-dependencies"]
     for_users = {
         (line.partition(">")[0], extra)
-        for extra in ("explorer", "gguf", "notebook", "onnx")
+        for extra in ("explorer", "gguf", "images", "notebook", "onnx")
         for line in extras[extra]
     }
     listed = {(name, extra) for name, (extra, _) in doctor.OPTIONAL_PACKAGES.items()}

@@ -185,6 +185,18 @@ def lead(case: Case) -> Tensor:
     return first - second
 
 
+def alignment(case: Case) -> dict[str, Tensor]:
+    """Only in cross-attention: where the largest weight is, and whether that is not further back
+    than in the row before."""
+    if not case.is_cross or case.num_keys == 1:
+        return {}
+    peak = case.weights.argmax(-1).double()
+    order = torch.full_like(peak, NAN)
+    for q in range(1, case.num_queries):
+        order[:, q] = (peak[:, q] >= peak[:, q - 1]).double()
+    return {"peak": peak / (case.num_keys - 1), "peak_order": order}
+
+
 def outputs(case: Case) -> dict[str, Tensor]:
     parts = torch.stack([mixed @ wo for mixed, wo in zip(case.mixed, case.projection, strict=True)])
     lengths = parts.norm(dim=-1)
@@ -194,7 +206,7 @@ def outputs(case: Case) -> dict[str, Tensor]:
 def every_column(case: Case) -> dict[str, Tensor]:
     """All columns that the case has, NaN where a row has no number."""
     columns: dict[str, Tensor] = {}
-    for define in (masses, uniform, entropy, distance, confidence, outputs):
+    for define in (masses, uniform, entropy, distance, confidence, alignment, outputs):
         columns |= define(case)
     return columns
 

@@ -29,11 +29,13 @@ from ..attention.tolerance import assert_same
 from ..watching.helpers import ROUNDINGS
 from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES
-from .definitions import Case, entropy, every_column, lead, uniform
+from .definitions import Case, alignment, entropy, every_column, lead, uniform
 from .families import Measured, Place, measured, precision, quiet
 
 CASES = [(name, padding) for name, family in FAMILIES.items() for padding in ("none", *family.pads)]
 ROWS = 5
+OF_LARGEST = ("largest_", "peak")
+"""Columns that depend on which weight is the largest."""
 
 IN_BOTH = ("bert", "gpt2", "mistral", "gemma2", "t5", "bloom", "gpt_oss")
 """Families with masks, windows, softcaps, biases or sinks."""
@@ -67,9 +69,14 @@ def dense(column: RowValues) -> Tensor:
     return column.values.masked_fill(~column.is_defined, torch.nan)
 
 
-def decided(column: Tensor, case: Case, rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """The column with NaN where the two largest weights differ only by rounding."""
+def decided(name: str, column: Tensor, case: Case, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """The column with NaN where the two largest weights differ only by rounding.
+
+    `peak_order` also depends on the row before.
+    """
     is_tied = lead(case)[:, rows] <= ROUNDINGS * torch.finfo(dtype).eps
+    if name == "peak_order":
+        is_tied[:, 1:] |= is_tied[:, :-1].clone()
     return column.masked_fill(is_tied, torch.nan)
 
 
@@ -86,14 +93,16 @@ def assert_law(case: Measured, choice: RowChoice) -> None:
     dtype = max(precision(case.family), case.model.dtype, key=lambda kind: torch.finfo(kind).eps)
     for place, (rows, columns) in measured_rows.items():
         want = {name: part[:, rows] for name, part in case.columns[place].items()}
+        few = replace(case.cases[place], weights=case.cases[place].weights[:, rows])
+        want |= alignment(few)  # compares each row with the one that was measured before it
         want = {name: part for name, part in want.items() if not part.isnan().all()}
         got = {name: dense(column) for name, column in columns.items()}
         got = {name: part for name, part in got.items() if not part.isnan().all()}
         assert got.keys() == want.keys(), place
         for name in want:
-            if name.startswith("largest_"):
+            if name.startswith(OF_LARGEST):
                 got[name], want[name] = (
-                    decided(part, case.cases[place], rows, dtype)
+                    decided(name, part, case.cases[place], rows, dtype)
                     for part in (got[name], want[name])
                 )
             assert_column(got[name].double(), want[name], dtype, f"{place} {name}")
@@ -139,7 +148,7 @@ def test_a_batch_counts_the_mean_of_the_rows(name: str) -> None:
             joined.setdefault((stack, layer, column), []).append(part)
     for (stack, layer, column), parts in joined.items():
         rows = torch.cat(parts, 1)
-        if column.startswith("largest_") or rows.isnan().all():
+        if column.startswith(OF_LARGEST) or rows.isnan().all():
             continue  # ties may go either way; the law above sets them apart
         mean, error = mean_and_error(sums.columns[(stack, layer), column])
         dtype = max(

@@ -111,7 +111,7 @@ NOT_WEIGHTS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("kind", NOT_WEIGHTS)
-def test_what_is_not_weights_is_never_taken_for_weights(kind: str, x: Tensor) -> None:
+def test_numbers_that_are_not_weights_are_never_read_as_weights(kind: str, x: Tensor) -> None:
     changes, reason = NOT_WEIGHTS[kind]
     wrong = ForeignAttention(changes=changes)
     only = ForeignModel(wrong).eval()

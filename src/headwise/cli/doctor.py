@@ -18,6 +18,7 @@ import typer
 from headwise.cli import options
 
 OPTIONAL_PACKAGES = {
+    "pillow": ("images", "pictures, with --image"),
     "gguf": ("gguf", "GGUF files and the embedded model smollm2"),
     "accelerate": ("gguf", "GGUF files and the embedded model smollm2"),
     "starlette": ("explorer", "headwise explore"),

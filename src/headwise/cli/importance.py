@@ -30,6 +30,8 @@ Out = Annotated[Path | None, Option(help="Folder for the tables.")]
 def importance_command(  # noqa: PLR0913 - one parameter per option
     model: options.Model = "minilm",
     text: options.TextFiles = None,
+    image: options.Images = None,
+    audio: options.Sounds = None,
     lines: options.Lines = False,
     field: options.Field = None,
     pooling: options.Pooling = None,
@@ -58,10 +60,12 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
     texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
+    batches = options.media_of(loaded, image, audio, texts)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         measured = importance(
             loaded,
-            texts,
+            texts if batches is None else None,
+            batches=batches,
             out=out,
             force=force,
             max_tokens=max_tokens,

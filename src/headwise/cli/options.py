@@ -1,7 +1,7 @@
 """Options shared by several commands, and checks of their values."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,9 @@ from headwise.formats import join_words
 from headwise.reading.text_files import split_file
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from headwise.models.loaded import LoadedModel
     from headwise.objectives.losses import Embedding
 
 Model = Annotated[str, Argument(help="minilm, smollm2, a directory, a GGUF file, or a hub id.")]
@@ -35,6 +38,18 @@ Lines = Annotated[
 Field = Annotated[
     str | None,
     Option(metavar="NAME", help="Text files are JSON lines: read this field of each line."),
+]
+Images = Annotated[
+    list[Path] | None,
+    Option(
+        "--image", metavar="FILE", help="Picture, for a model that reads images. May be repeated."
+    ),
+]
+Sounds = Annotated[
+    list[Path] | None,
+    Option(
+        "--audio", metavar="FILE", help="WAV file, for a model that reads sound. May be repeated."
+    ),
 ]
 Pooling = Annotated[
     str | None,
@@ -113,6 +128,25 @@ def texts_of(
         if remark:
             typer.echo(f"headwise: {remark}", err=True)
     return documents
+
+
+def media_of(
+    loaded: "LoadedModel",
+    images: list[Path] | None,
+    sounds: list[Path] | None,
+    texts: Sequence[str] | None,
+) -> "list[dict[str, Tensor]] | None":
+    """A batch for each picture and sound, with their texts; None if there are neither.
+
+    Raises OptionError for a model that cannot read text if there are neither.
+    """
+    from headwise.models.modalities import check_reads_text
+    from headwise.models.processors import media_inputs
+
+    if not images and not sounds:
+        check_reads_text(loaded)
+        return None
+    return media_inputs(loaded, images=images or (), sounds=sounds or (), texts=texts)
 
 
 def _text_of(name: str) -> str:

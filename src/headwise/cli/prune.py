@@ -64,6 +64,8 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     method: Method = None,
     refit: Refit = "bias",
     text: options.TextFiles = None,
+    image: options.Images = None,
+    audio: options.Sounds = None,
     lines: options.Lines = False,
     field: options.Field = None,
     pooling: options.Pooling = None,
@@ -93,6 +95,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
+    from headwise.pruning.setup import FEWEST_BATCHES
     from headwise.views.terminal import ProgressDisplay, quiet_console
 
     has_curve = curve and not dry_run
@@ -118,12 +121,19 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     texts = options.texts_of(text, by_line=lines, field=field)
     load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
     loaded = load_model(model, load)
+    batches = options.media_of(loaded, image, audio, texts)
+    if batches is not None and len(batches) < FEWEST_BATCHES:
+        raise OptionError(
+            f"{format_count(len(batches), 'file')} are too few to choose heads on some and "
+            f"measure the cut on others: give --image or --audio at least {FEWEST_BATCHES} times"
+        )
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         pruned = prune(
             loaded,
             folder,
             **amount,
-            texts=texts,
+            texts=texts if batches is None else None,
+            batches=batches,
             objective=objective,
             settings=settings,
             with_onnx=onnx and folder is not None,

@@ -40,6 +40,8 @@ DeviceMap = Annotated[
 def scan_command(  # noqa: PLR0913 - one parameter per option
     model: options.Model = "minilm",
     text: options.TextFiles = None,
+    image: options.Images = None,
+    audio: options.Sounds = None,
     lines: options.Lines = False,
     field: options.Field = None,
     treebank: Treebank = None,
@@ -64,7 +66,6 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     """
     from headwise.measures.counter import MEASURES
     from headwise.models.loading import LoadOptions, load_model
-    from headwise.models.modalities import check_reads_text
     from headwise.probes.treebank import as_sentences
     from headwise.scans.process_group import ProcessGroup
     from headwise.scans.scan import ScanJob, run_scan
@@ -82,16 +83,21 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
         probe=probe,
         seed=seed,
     )
-    load = LoadOptions(dtype, device, revision, trust_remote_code, device_map)
+    has_media = bool(image or audio)
+    if has_media:
+        unused = {"--treebank": treebank, "--probe": probe, "--max-tokens": max_tokens}
+        options.refuse("--image and --audio are read instead of texts", unused)
+    load = LoadOptions(dtype, device, revision, trust_remote_code, device_map, keeps_head=has_media)
     texts = options.texts_of(text, by_line=lines, field=field)
     sentences = None if treebank is None else as_sentences(treebank)
     loaded = load_model(model, load)
-    check_reads_text(loaded)
-    if loaded.tokenizer is None:
+    inputs = options.media_of(loaded, image, audio, texts)
+    if loaded.tokenizer is None and inputs is None:
         raise OptionError(
             f"{model} has no tokenizer: scan it from Python with headwise.scan(model, inputs=[...])"
         )
-    job = ScanJob.of(loaded, texts, treebank=sentences, settings=settings)
+    texts = texts if inputs is None else None
+    job = ScanJob.of(loaded, texts, inputs=inputs, treebank=sentences, settings=settings)
     group, console = ProcessGroup.from_environment(), quiet_console(is_stderr=True)
     with ProgressDisplay(console, unit="tokens") as progress:
         result = run_scan(job, out=out, force=force, progress=progress, group=group)
@@ -108,6 +114,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 def print_scan(scan: "Scan", out: Path | None) -> None:
     """Print the head table, the strongest heads and the names of the files written to `out`."""
     from headwise.scans.folder import TABLES
+    from headwise.views.cross_attention import cross_attention
     from headwise.views.findings import findings
     from headwise.views.heads import leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
@@ -117,6 +124,8 @@ def print_scan(scan: "Scan", out: Path | None) -> None:
     console.print(findings(scan.table), "")
     if scan.table.held_roles:
         console.print(strongest(scan.table), "")
+    if (cross := cross_attention(scan.table)) is not None:
+        console.print(cross, "")
     if len(scan.relations) > 0:
         console.print(leaders(scan.relations))
     elif not skipped:

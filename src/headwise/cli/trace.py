@@ -60,6 +60,8 @@ SvgFile = Annotated[Path | None, Option(help="Write the chosen heads' maps as on
 def trace_command(  # noqa: PLR0913 - one parameter per option
     model: options.Model = "minilm",
     text: Text = None,
+    image: options.Images = None,
+    audio: options.Sounds = None,
     layer: Layer = None,
     stack: Stack = None,
     heads: Heads = None,
@@ -82,6 +84,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     """Show every number in one layer's attention, and what each head adds to the output."""
     if example is not None:
         loading: dict[str, object] = {"--text": text, "--revision": revision}
+        loading |= {"--image": image or None, "--audio": audio or None}
         loading |= {"--dtype": dtype != "float32", "--device": device != "cpu"}
         loading |= {"--trust-remote-code": trust_remote_code, model: model != "minilm"}
         options.refuse("an example has its own model and text", loading)
@@ -111,7 +114,8 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     if example is None:
         finds = html is not None and (layer, stack, heads) == (None, None, None)
         load = (dtype, device, revision, trust_remote_code)
-        traced, note = _trace_model(model, load, text, choice, finds_layer=finds)
+        media = (image, audio)
+        traced, note = _trace_model(model, load, text, choice, media, finds_layer=finds)
     else:
         traced, note = _trace_example(choice), ""
     from headwise.views import trace as views
@@ -157,6 +161,7 @@ def _trace_model(
     loading: tuple[str, str, str | None, bool],
     text: str | None,
     choice: dict[str, Any],
+    media: tuple[list[Path] | None, list[Path] | None],
     *,
     finds_layer: bool,
 ) -> tuple["Trace", str]:
@@ -165,10 +170,17 @@ def _trace_model(
     from headwise.tracing.busiest_layer import busiest_layer
     from headwise.tracing.trace import LayerChoice, trace
 
-    load = LoadOptions(*loading)
+    has_media = any(media)
+    load = LoadOptions(*loading, keeps_head=has_media)
     LayerChoice.parse(**choice)  # report mistakes before loading the model
     options.check_sentence(text)
-    loaded, text = load_model(name, load), SENTENCE if text is None else text
+    loaded = load_model(name, load)
+    inputs = options.media_of(loaded, *media, None if text is None else [text])
+    if inputs is not None:
+        if len(inputs) > 1:
+            raise OptionError("a trace shows one input: give one --image or one --audio")
+        return trace(loaded, inputs[0], **choice), ""
+    text = SENTENCE if text is None else text
     if not finds_layer:
         return trace(loaded, text, **choice), ""
     busiest = busiest_layer(loaded, text)

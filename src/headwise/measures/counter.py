@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
+from headwise.measures.alignment import Alignment
 from headwise.measures.confidence import Confidence
 from headwise.measures.distance import Distance
 from headwise.measures.entropy import Entropy
@@ -24,16 +25,20 @@ from headwise.measures.offsets import Offsets
 from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
 from headwise.measures.sequence_view import LEAST_LOG, RowLayout, Scratch, SequenceView
+from headwise.measures.silence import Silence
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
-from headwise.reading.batch import Batch, TokenFacts
+from headwise.reading.batch import SOUND_STACKS, Batch, TokenFacts
 from headwise.watching.calls import Call, at_least_float32
 from headwise.watching.sequence_weights import SequenceWeights, Tile
 
 MEASURES: Mapping[str, type[Measure]] = MappingProxyType(
     {
         kind.__name__.lower(): kind
-        for kind in (Offsets, Masses, Distance, Repeats, Confidence, Outputs, Uniform, Entropy)
+        for kind in (
+            *(Offsets, Masses, Distance, Repeats, Confidence, Outputs, Uniform, Entropy),
+            *(Alignment, Silence),
+        )
     }
 )
 """headwise's own measures; `ScanSettings(measures=...)` also accepts your own classes."""
@@ -163,6 +168,7 @@ def sequence_views(
                 choice.of(sequence.num_queries, index).to(device),
                 None if key_tokens is None else key_tokens.keys(position, device),
                 is_cross=not _has_positions(call, sequence),
+                is_silent=_silent_keys(call, batch, position, keys),
             )
         view = SequenceView(
             sequence=sequence,
@@ -183,6 +189,14 @@ def tokens_of(call: Call, batch: Batch) -> tuple[TokenFacts | None, TokenFacts |
         for facts in (queries, keys)
     )
     return queries, keys
+
+
+def _silent_keys(call: Call, batch: Batch, position: int, keys: slice) -> Tensor | None:
+    """True for each of a sequence's keys that is silence; None if they are not parts of a sound."""
+    silence = batch.silence(call.num_keys) if call.stack in SOUND_STACKS else None
+    if silence is None or len(silence) != len(call.mixed):
+        return None
+    return silence[position, keys].to(call.mixed.device)
 
 
 def _has_positions(call: Call, sequence: SequenceWeights) -> bool:

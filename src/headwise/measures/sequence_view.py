@@ -47,6 +47,8 @@ class RowLayout:
     """Tokens of the keys; None if the keys are not tokens, as in an image."""
     is_cross: bool
     """Whether queries and keys are from different sequences, so that distances are undefined."""
+    is_silent: Bool[Tensor, " key"] | None = None
+    """Which keys are silence; None if they are not parts of a sound."""
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -57,6 +59,7 @@ class RowLayout:
         tokens: KeyTokens | None,
         *,
         is_cross: bool = False,
+        is_silent: Bool[Tensor, " key"] | None = None,
     ) -> "RowLayout":
         """The layout for `rows` of a sequence."""
         return cls(
@@ -68,6 +71,7 @@ class RowLayout:
             has_mask=sequence.has_mask,
             tokens=tokens,
             is_cross=is_cross,
+            is_silent=is_silent,
         )
 
     def once(self, name: Hashable, make: Callable[[], Made]) -> Made:

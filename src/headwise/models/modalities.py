@@ -40,7 +40,7 @@ def kind_instead_of_text(model: Any) -> str:
 
 
 def how_to_read(kinds: list[str]) -> str:
-    """What to pass to a model that reads these kinds of input."""
+    """Advice on how to pass these kinds of input to a model."""
     flags = [OPTIONS[kind] for kind in kinds if kind in OPTIONS]
     tensors = "tensors by the names of its inputs, as inputs=[...] or batches=[...]"
     return f"give {' and '.join(flags)}, or in Python {tensors}" if flags else f"pass {tensors}"

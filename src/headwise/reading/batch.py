@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headwise.reading.sound import find_silence
+
 Inputs = Mapping[str, Tensor]
 """Arguments to a model's `forward`, by name."""
 
@@ -22,6 +24,9 @@ NO_LABEL = -100
 
 TEXT_STACKS = ("", "text", "encoder", "decoder", "cross")
 """Stacks whose positions can be tokens, with or without padding."""
+
+SOUND_STACKS = ("", "audio", "encoder", "cross")
+"""Stacks whose keys can be parts of a sound."""
 
 UNDECODABLE = "\ufffd"
 """The character that decoders write for bytes that do not form a whole character."""
@@ -143,6 +148,7 @@ class Batch:
     """Facts by stack, or only under "" if all stacks read the same tokens; empty without tokens."""
     indices: tuple[int, ...]
     """Index of each sequence among all sequences read; the random choice of rows depends on it."""
+    _silence: dict[int, Tensor | None] = field(default_factory=dict, init=False, repr=False)
 
     def key_tokens(self, stack: str, size: int) -> TokenFacts | None:
         """Facts about a stack's `size` keys; None if the keys are not tokens in this batch."""
@@ -152,6 +158,12 @@ class Batch:
     def query_tokens(self, stack: str, size: int) -> TokenFacts | None:
         """Facts about a stack's `size` queries; None if they are not tokens in this batch."""
         return self.key_tokens(query_stack(stack), size)
+
+    def silence(self, size: int) -> Bool[Tensor, "batch position"] | None:
+        """True for each of `size` positions of a sound that is silence; None without a sound."""
+        if size not in self._silence:
+            self._silence[size] = find_silence(self.inputs, size)
+        return self._silence[size]
 
     @property
     def num_tokens(self) -> int:

@@ -1,4 +1,4 @@
-"""What a scan leaves out: the parts of a model with attention that was not measured, and why.
+"""Left out: the parts of a model whose attention a scan did not measure, and the reasons.
 
 In: a model and the sums of its scan. Out: a reason for each stack or class of modules.
 """

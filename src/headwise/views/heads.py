@@ -164,10 +164,10 @@ def summary_lines(table: HeadTable) -> list[str]:
         for new, old in enumerate(old_numbers)
         if new != old
     ]
-    return list(filter(None, [*lines, *left_out_lines(about), *moved[:1]]))
+    return list(filter(None, [*lines, *unmeasured_lines(about), *moved[:1]]))
 
 
-def left_out_lines(about: Mapping[str, Any]) -> list[str]:
+def unmeasured_lines(about: Mapping[str, Any]) -> list[str]:
     """A line for each reason why parts of the model are not in the table, with their names."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in dict_in(about, "left_out").items():
