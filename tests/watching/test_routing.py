@@ -15,6 +15,7 @@ from torch import nn
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, eager_mask
 
 from headwise import watch
+from headwise.watching.interface import headwise_attention
 from headwise.watching.masks import headwise_mask, real_mask
 from headwise.watching.output_check import skip_check
 from headwise.watching.routing import IMPLEMENTATION, NAMES, Routed, WithBoolMasks, WithFloatMasks
@@ -25,6 +26,7 @@ from .helpers import ROUNDINGS
 from .tiny import Inputs
 from .unusual_models import MODELS, SPARSE
 
+LOWEST = torch.finfo(torch.float32).min
 partly_watched = pytest.mark.filterwarnings("ignore:.*is only partly watched")
 
 
@@ -130,3 +132,13 @@ def test_a_name_equals_its_own_and_the_one_that_it_stands_for(kind: type[Routed]
     assert name != "flash_attention_2" and {name: 1}.get(NAMES[kind]) == 1
     assert {kind.stands_for: 1}.get(name) is None
     assert type(copy.deepcopy(name)) is type(pickle.loads(pickle.dumps(name))) is kind
+
+
+def test_a_row_whose_keys_all_have_the_lowest_number_is_uniform_as_in_eager_attention() -> None:
+    queries, keys, values = torch.randn(3, 2, 5, 7, 11).unbind(0)
+    mask = torch.zeros(2, 1, 7, 7).masked_fill(torch.ones(7, 7).triu(1).bool(), LOWEST)
+    mask[1, :, :3] = LOWEST
+    output, _ = headwise_attention(nn.Module(), queries, keys, values, mask)
+    want = values[1].mean(1, keepdim=True).expand(-1, 3, -1).transpose(0, 1)
+    torch.testing.assert_close(output[1, :3], want)
+    assert not torch.allclose(output[0, :3], values[0].mean(1)[None])

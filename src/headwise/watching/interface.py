@@ -192,7 +192,9 @@ def _read_rules(
     else:
         dense = as_4d_mask(real_mask(mask))[..., :num_keys]
         if dense.is_floating_point():  # models use their dtype's smallest number as -inf
-            dense = dense.masked_fill(dense <= torch.finfo(dense.dtype).min, -torch.inf)
+            hidden = dense <= torch.finfo(dense.dtype).min
+            hides_all = hidden.all(-1, keepdim=True) & dense.isfinite()  # such rows are uniform
+            dense = dense.masked_fill(hidden & ~hides_all, -torch.inf)
         rules = Rules(mask=dense)
     bias = options.get("position_bias")
     if bias is not None:
