@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, eager_mask
 
 from headwise import watch
+from headwise.watching.interface import headwise_attention
 from headwise.watching.masks import headwise_mask, real_mask
 from headwise.watching.output_check import skip_check
 from headwise.watching.routing import IMPLEMENTATION, NAMES, Routed, WithBoolMasks, WithFloatMasks
@@ -24,6 +26,7 @@ from .helpers import ROUNDINGS
 from .tiny import Inputs
 from .unusual_models import MODELS, SPARSE
 
+LOWEST = torch.finfo(torch.float32).min
 partly_watched = pytest.mark.filterwarnings("ignore:.*is only partly watched")
 
 
@@ -106,6 +109,21 @@ def test_image_attention_without_a_mask_stays_non_causal() -> None:
     assert images and all((call.weights() > 0).all() for call in images)
 
 
+def test_gpt2_is_watched_where_its_eager_attention_bypasses_the_interface() -> None:
+    config = transformers.GPT2Config(
+        vocab_size=53,
+        n_embd=24,
+        n_layer=2,
+        n_head=3,
+        reorder_and_upcast_attn=True,
+        attn_implementation="eager",
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with watch(model) as watched:
+        model(torch.arange(11)[None])
+    assert len(watched.calls) == 2
+
+
 @pytest.mark.parametrize("kind", [WithBoolMasks, WithFloatMasks])
 def test_a_name_equals_its_own_and_the_one_that_it_stands_for(kind: type[Routed]) -> None:
     name = kind(NAMES[kind])
@@ -114,3 +132,13 @@ def test_a_name_equals_its_own_and_the_one_that_it_stands_for(kind: type[Routed]
     assert name != "flash_attention_2" and {name: 1}.get(NAMES[kind]) == 1
     assert {kind.stands_for: 1}.get(name) is None
     assert type(copy.deepcopy(name)) is type(pickle.loads(pickle.dumps(name))) is kind
+
+
+def test_a_row_whose_keys_all_have_the_lowest_number_is_uniform_as_in_eager_attention() -> None:
+    queries, keys, values = torch.randn(3, 2, 5, 7, 11).unbind(0)
+    mask = torch.zeros(2, 1, 7, 7).masked_fill(torch.ones(7, 7).triu(1).bool(), LOWEST)
+    mask[1, :, :3] = LOWEST
+    output, _ = headwise_attention(nn.Module(), queries, keys, values, mask)
+    want = values[1].mean(1, keepdim=True).expand(-1, 3, -1).transpose(0, 1)
+    torch.testing.assert_close(output[1, :3], want)
+    assert not torch.allclose(output[0, :3], values[0].mean(1)[None])

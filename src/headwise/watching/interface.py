@@ -24,7 +24,13 @@ from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.masks import StructuredMask, headwise_mask, real_mask
-from headwise.watching.routing import NAMES, WithBoolMasks, WithFloatMasks, config_of, native_name
+from headwise.watching.routing import (
+    IMPLEMENTATION,
+    NAMES,
+    WithBoolMasks,
+    WithFloatMasks,
+    config_of,
+)
 from headwise.watching.sites import Site
 
 Change = Callable[[Tensor], Tensor]
@@ -178,14 +184,17 @@ def _read_rules(
     if mask is None:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        is_causal = is_causal and native_name(config_of(module)) != "eager"  # which ignores it
+        name = getattr(config_of(module), IMPLEMENTATION, None)
+        is_causal = is_causal and name != "eager"  # which ignores it
         rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     elif make_rules is not None and mask.shape[2:] == (num_queries, num_keys):
         rules = make_rules()
     else:
         dense = as_4d_mask(real_mask(mask))[..., :num_keys]
         if dense.is_floating_point():  # models use their dtype's smallest number as -inf
-            dense = dense.masked_fill(dense <= torch.finfo(dense.dtype).min, -torch.inf)
+            hidden = dense <= torch.finfo(dense.dtype).min
+            hides_all = hidden.all(-1, keepdim=True) & dense.isfinite()  # such rows are uniform
+            dense = dense.masked_fill(hidden & ~hides_all, -torch.inf)
         rules = Rules(mask=dense)
     bias = options.get("position_bias")
     if bias is not None:

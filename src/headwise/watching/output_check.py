@@ -152,7 +152,8 @@ class OutputGuard:
             return
         kind, sizes = kind_of(module, arguments), input_sizes(arguments)
         if not self.passed.covers(kind, sizes):
-            call = self._shorten(SidePass(self.model, module, args, kwargs, self._last_layers))
+            inside = self._last_layers if arguments.get("logits_to_keep") is not None else {}
+            call = self._shorten(SidePass(self.model, module, args, kwargs, inside))
             if call is not None and self._passes(call):
                 self.passed.add(kind, sizes)
 
@@ -188,9 +189,9 @@ class OutputGuard:
 
     @cached_property
     def _last_layers(self) -> dict[str, nn.Module]:
-        """The last attention layer of every stack, where earlier layers matter in every row.
+        """The last attention layer of every stack, compared if the model returns only some rows.
 
-        The model's own output may have only one row.
+        Otherwise rows that do not matter, such as padding that no mask tells, would count.
         """
         last = {site.stack: site for site in self.sites}
         return {f"the output of {site.layer_name}": site.module for site in last.values()}

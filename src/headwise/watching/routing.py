@@ -141,10 +141,9 @@ def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[
     for key, config in configs.items():
         native = native_name(config)
         if key in of_sites[True] or native not in (None, "eager", "sdpa"):
-            yield (
-                config,
-                _routed_name(WithFloatMasks if native == "eager" else WithBoolMasks, native),
-            )
+            bypasses = getattr(config, "reorder_and_upcast_attn", False)  # GPT-2, if eager
+            is_eager = native == "eager" and not bypasses
+            yield config, _routed_name(WithFloatMasks if is_eager else WithBoolMasks, native)
         elif key in of_sites[False]:
             yield config, _routed_name(WithWeights, native)
 
