@@ -68,6 +68,8 @@ class HeadMap:
     """Axes of parameters, by their path in the unit; the output projection's is the last."""
     arguments: tuple[OwnedAxis, ...] = ()
     """Axes of the module's arguments, such as a bias on the scores."""
+    shared: frozenset[str] = frozenset()
+    """Parameters that all heads depend on, by their path in the unit."""
 
 
 def locate_heads(unit: AttentionCopy, *, untouched: tuple[str, ...] = ()) -> HeadMap:
@@ -102,7 +104,13 @@ def locate_heads(unit: AttentionCopy, *, untouched: tuple[str, ...] = ()) -> Hea
     side = 0 if type(unit.projection).__name__ == "Conv1D" else 1
     output = OwnedAxis(join_path(unit.output, "weight"), side, tuple(places))
     inside = [axis for axis in axes if axis.path != output.path]
-    return HeadMap(num_heads, num_kv_heads, (*inside, output), tuple(arguments))
+    every = frozenset(range(num_heads))
+    shared = frozenset(
+        name
+        for name, by_axis in used.items()
+        if {heads for owners in by_axis for heads in owners if heads} == {every}
+    )
+    return HeadMap(num_heads, num_kv_heads, (*inside, output), tuple(arguments), shared)
 
 
 def join_path(*parts: str) -> str:

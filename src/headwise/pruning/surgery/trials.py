@@ -174,12 +174,11 @@ def _norm_over_heads(layer: AttentionCopy, heads: HeadMap) -> str:
 
 def _shared_projection(layer: AttentionCopy, heads: HeadMap) -> str:
     """The reason if all heads depend on what one projection computes for each."""
-    divided = {axis.path for axis in heads.axes}
     widths = {len(axis.owners) for axis in heads.axes}
     for path, module in layer.module.named_modules():
         name = join_path(layer.path, path, "weight")
         is_wide = isinstance(module, nn.Linear) and module.out_features in widths
-        if is_wide and name not in divided:
+        if is_wide and name in heads.shared:
             return f"every head depends on all outputs of {path}, so none can be cut alone"
     return ""
 
