@@ -25,7 +25,7 @@ class Family:
     """Reason why the heads cannot be cut; "" if they can."""
 
 
-NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
+NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "num_attn_heads")
 NUM_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 NUM_GROUPS = ("num_key_value_groups",)
 WIDTHS = ("all_head_size", "inner_dim")
