@@ -82,26 +82,6 @@ def names() -> str:
     return table(*rows)
 
 
-def families() -> str:
-    """Facts about the attention modules that heads can be cut from."""
-    from headwise.models.families import FAMILIES
-
-    rows = [("attention modules", "projections", "output", "and")]
-    for one in FAMILIES:
-        if one.refusal:
-            continue
-        if one.packed:
-            made = f"packed, {one.layout}: {code(one.packed)}"
-        else:
-            made = f"apart: {code(*one.apart)}" if one.apart else "from a latent vector"
-        notes = [f"per head: {code(*one.per_head)}"] if one.per_head else []
-        notes += [f"norms: {code(*one.norms)}, if each spans one head"] if one.norms else []
-        notes += [f"shares {code(one.bias.argument)} between layers"] if one.bias else []
-        notes += [f"not with {code(flag)}: {reason}" for flag, reason in one.flags.items()]
-        rows.append((code(*one.classes), made, code(one.output), "; ".join(notes)))
-    return table(*rows)
-
-
 def refused() -> str:
     """Attention modules that heads cannot be cut from, and why."""
     from headwise.models.families import FAMILIES
@@ -402,7 +382,7 @@ def builtin_examples() -> str:
 MARKED = {
     "api.md": [names],
     "measures.md": [columns],
-    "families.md": [totals, outcomes, obstacles, returned, families, refused],
+    "families.md": [totals, outcomes, obstacles, returned, refused],
     "plan.md": [known],
     "probes.md": [natural_baselines, builtin_examples, baselines],
     "table.md": [roles],

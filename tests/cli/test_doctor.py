@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,11 @@ import pytest
 from headwise.attention import processor
 from headwise.cli import doctor
 from headwise.models import embedded
+from headwise.pruning.surgery.describe import describe_layers
+
+from ..pruning.kin import REFUSED
+from ..pruning.tiny_models import words_tokenizer
+from ..watching.tiny import build, tiny
 
 FACTS = {
     "threads": 7,
@@ -173,3 +178,26 @@ def test_json_is_the_whole_report(
 ) -> None:
     doctor.doctor_command(as_json=True)
     assert json.loads(capsys.readouterr().out) == report
+
+
+def test_doctor_examines_the_heads_of_a_model(tmp_path: Path) -> None:
+    tiny("llama")[0].save_pretrained(tmp_path)
+    words_tokenizer().save_pretrained(tmp_path)
+    facts = doctor.examine_model(str(tmp_path))
+    assert facts["class"] == "LlamaForCausalLM"
+    assert json.loads(json.dumps(facts))["layers"][0]["num_kv_heads"] == 2
+    heading, layers, *rows = doctor.model_lines(facts)
+    assert heading.endswith("(LlamaForCausalLM)")
+    assert layers == "L0, L1, L2: LlamaAttention, 6 heads, 2 KV heads"
+    assert "  v_proj.weight         axis 0: 8 of H0-2, 8 of H3-5" in rows
+
+
+def test_doctor_lists_reasons_for_layers_that_cannot_be_cut() -> None:
+    model = build(REFUSED["stablelm"][0])
+    broken, model.model.layers[1] = model.model.layers[1], tiny("stablelm")[0].model.layers[1]
+    assert broken is not None
+    layers = [asdict(one) for one in describe_layers(model)]
+    lines = list(doctor.model_lines({"model": "m", "class": "C", "layers": layers}))
+    assert lines[1] == "L1: StableLmAttention, 6 heads, 3 KV heads"
+    assert lines[-2] == "L0: StableLmAttention, cannot be cut"
+    assert "its own norm module" in lines[-1]

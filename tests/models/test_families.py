@@ -38,7 +38,7 @@ def test_added_family_can_be_watched() -> None:
     model = nn.Sequential(OddAttention())
     with pytest.raises(headwise.HeadwiseError, match="OddAttention"):
         find_sites(model)
-    row = headwise.Family(("OddAttention",), "out", per_head=("query",), returns_weights=True)
+    row = headwise.Family(("OddAttention",), "out", returns_weights=True)
     headwise.add_family(row)
     assert families.FAMILIES[0] is row
     with headwise.watch(model) as watched:
@@ -63,8 +63,8 @@ def test_added_family_with_a_refusal_cannot_be_cut() -> None:
         ((), "()"),
         ("OddAttention", "'OddAttention'"),
         ((OddAttention,), "class names"),
-        (("OddAttention", "BertSelfAttention"), "BertSelfAttention"),
-        (("Olmo2Attention",), "Olmo2Attention"),
+        (("OddAttention", "BloomAttention"), "BloomAttention"),
+        (("CodeGenAttention",), "CodeGenAttention"),
     ],
 )
 def test_add_family_rejects_bad_or_known_class_names(classes: object, fact: str) -> None:

@@ -18,8 +18,9 @@ from headwise.watching.gates import silence
 from ..watching.tiny import BATCH, LENGTH, Inputs, build, in_dtype, inputs, output_of
 from ..watching.tiny_configs import FAMILIES, Family
 from .kin import KIN
+from .modern import CUT
 
-ALL = FAMILIES | KIN
+ALL = FAMILIES | KIN | CUT
 IN_FLOAT32 = {"xglm"}
 """Families that transformers cannot run in float64."""
 

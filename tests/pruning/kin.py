@@ -156,6 +156,12 @@ ROWS = (
     vit_kin("vit_msn", "ViTMSNAttention"),
     clip_kin("siglip", "SiglipAttention"),
     clip_kin("metaclip_2", "MetaClip2Attention"),
+    replace(
+        llama_kin("falcon-alibi", "FalconAttention", "dense", alibi=True, multi_query=False),
+        model_type="falcon",
+        options={"attn_implementation": "eager"},
+        is_routed=False,
+    ),
 )
 KIN: dict[str, Family] = {family.name: family for family in ROWS}
 
@@ -173,9 +179,5 @@ REFUSED: dict[str, tuple[Family, str]] = {
         "in four blocks",
     ),
     "stablelm": (llama_kin("stablelm", "StableLmAttention", qk_layernorm=True), "norm module"),
-    "falcon": (
-        llama_kin("falcon", "FalconAttention", "dense", alibi=True),
-        "adds the ALiBi slopes of all heads",
-    ),
 }
 """Families whose heads cannot be cut, and part of the reason."""

@@ -455,3 +455,20 @@ def test_whole_texts_must_be_at_least_four() -> None:
         prepare(model_of("gpt2"), lines, settings=settings)
     with pytest.raises(OptionError, match="1 example"):
         prepare(model_of("gpt2"), "w9 w10 w11\n\nw12 w13 w14", settings=settings)
+
+
+def test_layers_that_cannot_be_cut_are_left_out_of_the_choice() -> None:
+    model, inputs = tiny_of(FAMILIES["llama"])
+    attention = model.model.layers[1].self_attn
+    attention.q_proj = nn.Sequential(attention.q_proj, nn.LayerNorm(48, dtype=torch.float64))
+    scored = open_scored_model(model)
+    told: list[str] = []
+    setup = prepare_setup(
+        scored,
+        PruneSettings(refit="none"),
+        batches=split(inputs, 1, 1, 1, 1) * 2,
+        progress=lambda stage, *_: told.append(stage),
+    )
+    assert set(setup.search.units_by_layer) == {"L0", "L2"}
+    assert set(setup.counts) == {"L0", "L1", "L2"}
+    assert any("L1" in stage for stage in told)

@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
@@ -44,17 +45,68 @@ _TORCH_FACTS = (
 )
 
 
-def doctor_command(as_json: options.AsJson = False) -> None:
-    """Show what is installed, which models are found, and which kernels this machine can run."""
-    report = examine()
+Examined = Annotated[
+    str | None,
+    typer.Argument(help="A model to examine instead: minilm, smollm2, a directory, or a hub id."),
+]
+
+
+def doctor_command(
+    model: Examined = None,
+    as_json: options.AsJson = False,
+    revision: options.Revision = None,
+    trust_remote_code: options.RemoteCode = False,
+) -> None:
+    """Show what is installed and works; with a model, where its heads are, and which can be cut."""
+    if model is not None:
+        facts = examine_model(model, revision, trust_remote_code=trust_remote_code)
+        lines = model_lines(facts)
+    else:
+        facts = examine()
+        lines = as_lines(facts)
     if as_json:
-        typer.echo(json.dumps(report, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
     else:
         from rich.console import Console
 
         console = Console(highlight=False, soft_wrap=True)
-        for line in as_lines(report):
+        for line in lines:
             console.print(line, markup=False, style="" if line.startswith(" ") else "bold")
+
+
+def examine_model(
+    model: str, revision: str | None = None, *, trust_remote_code: bool = False
+) -> dict[str, Any]:
+    """Facts about a model's attention layers, found by experiment, as `--json` prints them."""
+    from headwise.models.loading import LoadOptions, load_model
+    from headwise.pruning.surgery.describe import describe_layers
+
+    load = LoadOptions("float32", "cpu", revision, trust_remote_code, keeps_head=True)
+    loaded = load_model(model, load)
+    layers = [asdict(description) for description in describe_layers(loaded.model)]
+    return {"model": loaded.name, "class": type(loaded.model).__name__, "layers": layers}
+
+
+def model_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The facts about a model as lines of text."""
+    from headwise.heads import abbreviate
+
+    yield f"{facts['model']} ({facts['class']})"
+    for layer in facts["layers"]:
+        names = abbreviate(list(layer["layers"]))
+        if layer["refusal"]:
+            yield from (f"{names}: {layer['attention']}, cannot be cut", f"  {layer['refusal']}")
+            continue
+        counts = f"{layer['num_heads']} heads, {layer['num_kv_heads']} KV heads"
+        yield f"{names}: {layer['attention']}, {counts}"
+        if layer["shared"]:
+            yield "  shared by these layers: a cut removes a head from all of them"
+        rows = layer["projections"] | {
+            name: f"changes with {size}" for name, size in layer["attributes"].items()
+        }
+        width = max(map(len, rows), default=0) + 2
+        for name, text in rows.items():
+            yield f"  {name:<{width}}{text}"
 
 
 def examine() -> dict[str, Any]:

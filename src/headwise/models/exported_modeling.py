@@ -82,9 +82,9 @@ def apply_block(base: nn.Module, block: dict[str, Any]) -> None:
     for path, values in block["configs"].items():
         module: Any = base.get_submodule(path)
         module.config = OwnConfig(getattr(module.config, "shared", module.config), values)
-    for path, facts in block["biased"].items():
+    for path, parts in block["biased"].items():
         module = base.get_submodule(path)
-        module.forward = functools.partial(attend_with_part, module, facts)
+        module.forward = functools.partial(attend_with_part, module, parts)
     for path, facts in block["emptied"].items():
         module = base.get_submodule(path)
         module.forward = functools.partial(attend_to_nothing, module, facts)
@@ -110,7 +110,7 @@ def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: 
     Before dropout, residual sum and norm, the output is the output projection's bias, or a tensor
     of width 0 if that projection is outside the module.
     """
-    hidden = args[0] if args else kwargs["hidden_states"]
+    hidden = args[0] if args else kwargs[facts["input"]]
     output = hidden.new_zeros(*hidden.shape[:-1], 0)
     if facts["projection"] is not None:
         projection: Any = module.get_submodule(facts["projection"])
@@ -132,7 +132,10 @@ def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: 
     num_keys, weights = count_keys(module, hidden, args, kwargs), None
     if getattr(getattr(module, "config", None), "_attn_implementation", "eager") == "eager":
         weights = hidden.new_zeros(len(hidden), 0, hidden.shape[1], num_keys)
-    return (output, *passed_on, weights)
+    if not facts.get("returns", 2):
+        return output
+    results = (output, *passed_on, weights)
+    return results + (None,) * (facts.get("returns", 2) - len(results))
 
 
 def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -> int:
@@ -156,27 +159,31 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
 
 def attend_with_part(
     module: Any,
-    facts: dict[str, Any],
+    parts: list[dict[str, Any]],
     *args: Any,
     output_attentions: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run the module's attention with its remaining heads' part of a bias for all heads."""
+    """Run the module's attention with its remaining heads' part of each bias for all heads."""
     if output_attentions is not None:  # in the signature, because callers look for it there
         kwargs["output_attentions"] = output_attentions
-    bias = bias_of_all_heads(module, facts, args, kwargs)
-    if bias is None:
-        return type(module).forward(module, *args, **kwargs)
-    place, axis = facts["place"], facts["axis"]  # some models have examples and heads on one axis
-    heads = torch.tensor(facts["heads"], device=bias.device)
-    by_head = bias.unflatten(axis, (-1, facts["total"]))
-    part = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
-    if len(args) > place:
-        args = (*args[:place], part, *args[place + 1 :])
-    else:
-        kwargs = {**kwargs, facts["argument"]: part}
+    passed_on = None
+    for facts in parts:
+        bias = bias_of_all_heads(module, facts, args, kwargs)
+        if facts["is_passed_on"]:
+            passed_on = bias
+        place, axis = facts["place"], facts["axis"]
+        if bias is None or bias.shape[axis] % facts["total"]:  # a mask that all heads share
+            continue
+        heads = torch.tensor(facts["heads"], device=bias.device)
+        by_head = bias.unflatten(axis, (-1, facts["total"]))  # some have examples on this axis too
+        part = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
+        if len(args) > place:
+            args = (*args[:place], part, *args[place + 1 :])
+        else:
+            kwargs = {**kwargs, facts["argument"]: part}
     outputs = type(module).forward(module, *args, **kwargs)
-    return (outputs[0], bias, *outputs[2:]) if facts["is_passed_on"] else outputs
+    return outputs if passed_on is None else (outputs[0], passed_on, *outputs[2:])
 
 
 def bias_of_all_heads(module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -367,10 +367,10 @@ def largest_within(
 def _measure_result(
     setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> PruneRecord:
-    scored, left = setup.scored, head_counts(result.model)
+    scored, left = setup.scored, head_counts(result.model, setup.inputs)
     limit = token_limit(scored.tokenizer, scored.model.config)
     positions = min(POSITIONS, limit or POSITIONS)
-    after = {layer: counts for layer, counts in left.items() if layer in setup.counts}
+    after = {layer: left.get(layer, counts) for layer, counts in setup.counts.items()}
     return PruneRecord(
         amount=amount,
         model=ModelFacts(scored.name, scored.about),

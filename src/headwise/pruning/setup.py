@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 
 from headwise.errors import ModelError, OptionError
+from headwise.formats import join_words
 from headwise.heads import HeadCounts
 from headwise.models.modalities import check_reads_text
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
@@ -29,7 +30,7 @@ from headwise.pruning.selection.methods import (
     whole_groups,
 )
 from headwise.pruning.settings import LEAST, PruneSettings
-from headwise.pruning.surgery.attention_layers import find_layers
+from headwise.pruning.surgery.find_layers import find_layers
 from headwise.pruning.text_sets import (
     OWN_TEXT,
     SAMPLES,
@@ -124,7 +125,7 @@ def prepare_setup(
     """
     if batches is None:
         check_reads_text(scored)
-    find_layers(scored.model)  # raises if its heads cannot be cut
+        find_layers(scored.model)  # raises if no head can be cut
     if any(site.layer_loop is not None for site in find_sites(scored.model)):
         raise ModelError(
             f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
@@ -254,10 +255,15 @@ def cut_search(
         progress(f"choosing heads: {stage}", done, total)
 
     evaluation = registers.whole
-    heads, counts = evaluation.heads, evaluation.counts
-    if not heads:
+    if not evaluation.heads:
         name = type(evaluation.model).__name__
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
+    found = find_layers(evaluation.model, evaluation.samples[0].inputs)
+    names = {name for layer in found.layers for name in layer.names}
+    if found.refused:
+        progress(f"leaving {join_words(list(found.refused))} as they are", 0, 0)
+    counts = {name: pair for name, pair in evaluation.counts.items() if name in names}
+    heads = [head for head in evaluation.heads if head.layer_name in names]
     means = None
     if settings.refit != "none":
         means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
@@ -278,6 +284,7 @@ def cut_search(
             evaluation, draws=search.draws, means=means, has_slopes=False, progress=report
         )
         costs = list(map(max, costs, (scores.interaction.diagonal() / 2).tolist()))
+    costs = [cost for head, cost in zip(evaluation.heads, costs, strict=True) if head in heads]
     units = one_of_each_group(heads, counts, costs)
     return replace(search, units=units, is_nested=True)
 

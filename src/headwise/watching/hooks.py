@@ -31,7 +31,9 @@ class ModuleCall:
     @property
     def output(self) -> Any:
         """The result; the first entry if the module returns a tuple."""
-        return self.result[0] if isinstance(self.result, tuple) and self.result else self.result
+        return (
+            self.result[0] if isinstance(self.result, tuple | list) and self.result else self.result
+        )
 
 
 @contextmanager

@@ -189,7 +189,8 @@ def _loop_path(name: str) -> str:
 def find_output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
     """The linear layer that mixes an attention module's heads, found by its family or its name."""
     family = find_family(modules[name])
-    for path in (*([] if family is None else [family.output]), *OUTPUT_PROJECTIONS):
+    known = family.output if family else ""
+    for path in (*filter(None, [known]), *OUTPUT_PROJECTIONS):
         parts, steps = name.split("."), path.split("/")
         if steps[0] == "..":
             parts, steps = parts[:-1], steps[1:]

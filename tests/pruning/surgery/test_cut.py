@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
 from headwise.models.exported_modeling import reshape
-from headwise.pruning.surgery import cut as cut_module
+from headwise.pruning.surgery import shrink as shrink_module
 from headwise.pruning.surgery.attention_layers import Slice
 from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.watching.gates import silence
@@ -184,14 +184,14 @@ def test_a_second_cut_updates_a_modules_own_config() -> None:
 
 def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the output projection keep the columns of other heads than the rest does."""
-    honest = cut_module.kept_slices
+    honest = shrink_module.kept_slices
 
     def faulty(*given: object) -> list[Slice]:
         *others, last = honest(*given)
         kept = [place - 1 if place else 0 for place in last.kept]
         return [*others, Slice(last.path, last.axis, kept, last.attribute)]
 
-    monkeypatch.setattr(cut_module, "kept_slices", faulty)
+    monkeypatch.setattr(shrink_module, "kept_slices", faulty)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "phi3", "t5"])

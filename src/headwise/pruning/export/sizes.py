@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from headwise.heads import HeadCounts
-from headwise.models.families import find_family
 from headwise.reading.batch import Inputs
 from headwise.watching.running import forward
 from headwise.watching.sites import find_sites, output_weight
@@ -22,6 +21,10 @@ POSITIONS = 512
 """Sequence length for multiply-adds and speed, unless the model's limit is lower."""
 BATCHES = (1, 4)
 """Batch sizes to time, reduced if their outputs would not fit in memory."""
+KEY_SIZE = "qk_head_dim"
+"""Attribute that stores the width of a key in modules whose values have another width."""
+LATENT = "kv_a_proj_with_mqa"
+"""The projection whose output is cached instead of keys and values, in modules that have one."""
 CACHED_STACKS = ("", "decoder", "text")
 """Stacks whose keys and values are cached for every generated token."""
 
@@ -57,15 +60,14 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
         attention |= {id(weight): weight for weight in projection.parameters()}
         if not num_heads:
             continue
-        family = find_family(site.module)
         d_key = d_value = output_weight(projection).shape[0] // num_heads
-        if family and family.key_size:
-            d_key = int(getattr(site.module, family.key_size))
+        d_key = int(getattr(site.module, KEY_SIZE, d_key))
         products += num_heads * (d_key + d_value) * positions * positions
         if site.stack in CACHED_STACKS:
             width = num_kv_heads * (d_key + d_value)
-            if family and family.latent:
-                width = len(site.module.get_parameter(f"{family.latent}.weight"))
+            latent = getattr(site.module, LATENT, None)
+            if isinstance(latent, nn.Module):
+                width = len(latent.get_parameter("weight"))
             cache += width * dtype.itemsize
     can_generate: Any = getattr(model, "can_generate", None)
     matrices = sum(weight.numel() for weight in attention.values() if weight.dim() > 1)

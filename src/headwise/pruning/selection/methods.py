@@ -206,6 +206,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
     generator = random.Random(seed)
     scores = [generator.random() for _ in search.heads]
     units = one_of_each_group(search.heads, search.evaluation.counts, scores)
+    units = tuple(unit for unit in units if unit[0].layer_name in search.units_by_layer)
     return replace(search, seed=seed, units=units)
 
 

@@ -10,33 +10,23 @@ import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, check_head, parse_heads
-from headwise.models.exported_modeling import apply_block, replace_tensor
 from headwise.models.loaded import LoadedModel, as_module
-from headwise.pruning.surgery.attention_layers import (
-    AttentionLayer,
-    KeptHeads,
-    Slice,
-    count_attributes,
-    find_layers,
-    kept_slices,
-    size_attributes,
-)
+from headwise.pruning.surgery.attention_layers import AttentionLayer, KeptHeads
+from headwise.pruning.surgery.find_layers import find_layers, remember_facts
 from headwise.pruning.surgery.layer_outputs import layer_outputs
+from headwise.pruning.surgery.shrink import EMPTY, LayerCut, shrink
+from headwise.reading.batch import Inputs
 from headwise.watching.equivalence import check_equivalence, in_full_precision
 from headwise.watching.gates import check_layers, silence
+from headwise.watching.routing import route_attention
 from headwise.watching.sites import find_sites
-
-PARTS = ("parameters", "attributes", "configs", "biased", "emptied", "kept")
-EMPTY: dict[str, Any] = {"format": 1} | {part: {} for part in PARTS}
-"""The config block of an uncut model."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +40,6 @@ class Surgery:
     parameters_after: int
     kept: Mapping[str, tuple[int, ...]]
     """Heads that each layer still has, numbered as in the uncut model."""
-
-
-@dataclass(frozen=True)
-class LayerCut:
-    """The heads that one layer keeps, and the slices that keep them."""
-
-    layer: AttentionLayer
-    heads: KeptHeads
-    slices: list[Slice]
 
 
 def cut(
@@ -76,7 +57,7 @@ def cut(
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
     model, chosen = as_module(model), parse_heads(heads)
-    cuts = plan_slices(model, chosen)
+    cuts = plan_slices(model, chosen, inputs)
     before, difference = count_parameters(model), None
     if not cuts:
         return Surgery(chosen, None, before, before, _kept_heads(model))
@@ -89,7 +70,8 @@ def cut(
         with _restore_on_error(model, cuts):
             _apply_slices(model, cuts)
             if full_inputs is not None:
-                actual = layer_outputs(model, layers, full_inputs)
+                with route_attention(model, find_sites(model)):  # as silencing does
+                    actual = layer_outputs(model, layers, full_inputs)
                 problem = (
                     f"{type(model).__name__} was not cut, because the result would differ from "
                     "silencing the heads"
@@ -98,11 +80,11 @@ def cut(
     return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
 
 
-def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """Number of query heads and number of KV heads in each layer, from the weights' shapes."""
+def head_counts(model: nn.Module, inputs: Inputs | None = None) -> dict[str, tuple[int, int]]:
+    """Number of query heads and number of KV heads in each layer that can be cut."""
     return {
         name: (layer.num_heads, layer.num_kv_heads)
-        for layer in find_layers(model)
+        for layer in find_layers(model, inputs).layers
         for name in layer.names
     }
 
@@ -112,12 +94,16 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
+def plan_slices(
+    model: nn.Module, heads: Iterable[HeadId], inputs: Inputs | None = None
+) -> list[LayerCut]:
     """A `LayerCut` for every layer that loses a head. Raises if these heads cannot be cut."""
     heads = tuple(heads)
     check_layers(heads, find_sites(model))
+    found = find_layers(model, inputs)
+    found.check(head.layer_name for head in heads)
     cuts = []
-    for layer in find_layers(model):
+    for layer in found.layers:
         lost = _lost_heads(layer, heads)
         if not lost:
             continue
@@ -130,7 +116,12 @@ def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
                 f"keys and values, but this cut would leave groups of {sorted(sizes)}: cut whole "
                 "groups, or the same number of heads in every group"
             )
-        cuts.append(LayerCut(layer, kept, kept_slices(layer, kept)))
+        if not remaining and layer.facts.ending is None:
+            raise OptionError(
+                f"{layer.names[0]} cannot lose all of its heads, because "
+                f"{type(layer.module).__name__} does more than attend: keep at least one"
+            )
+        cuts.append(LayerCut.of(layer, remaining))
     return cuts
 
 
@@ -151,61 +142,11 @@ def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
 
 
 def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
-    base = cuts[0].layer.base
-    block = _describe_cut(model, cuts)
-    with torch.no_grad():
-        for part in (part for layer_cut in cuts for part in layer_cut.slices):
-            owner, _, name = part.path.rpartition(".")
-            module = base.get_submodule(owner)
-            old: Tensor = getattr(module, name)
-            rows = torch.tensor(part.kept, dtype=torch.long, device=old.device)
-            new = old.detach().index_select(part.axis, rows)
-            replace_tensor(module, name, new)
-            block["parameters"][part.path] = list(new.shape)
-    apply_block(base, block)
-    model.config.headwise = block
-
-
-def _describe_cut(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
-    """The model's config block after these cuts, without the new shapes of the parameters."""
     block = copy.deepcopy(getattr(model.config, "headwise", None) or EMPTY)
+    shrink(cuts[0].layer.base, cuts, block)
+    model.config.headwise = block
     for layer_cut in cuts:
-        layer, heads, path = layer_cut.layer, layer_cut.heads, layer_cut.layer.path
-        before = block["kept"].get(layer.names[0], range(heads.num_heads))
-        kept = [before[head] for head in heads.kept]  # numbers in the uncut model
-        block["kept"] |= dict.fromkeys(layer.names, kept)
-        for part in layer_cut.slices:
-            if part.attribute:
-                owner = block["attributes"].setdefault(part.path.rpartition(".")[0], {})
-                owner[part.attribute] = len(part.kept)
-        attributes = block["attributes"].setdefault(path, {})
-        attributes |= count_attributes(layer.module, heads) | size_attributes(layer, heads)
-        if layer.family.reads_config:
-            block["configs"][path] = count_attributes(layer.module.config, heads)
-        bias = {}
-        if layer.family.bias is not None:
-            total = block["biased"].get(path, {"total": heads.num_heads})["total"]
-            bias = asdict(layer.family.bias) | {"total": total, "heads": kept}
-        block["biased"].pop(path, None)
-        if not kept:
-            block["emptied"][path] = _empty_layer(layer, bias)
-        elif bias:
-            block["biased"][path] = bias
-    return block
-
-
-def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
-    """Settings from which `exported_modeling` computes a module without heads."""
-    family = layer.family
-    inside = family.output.replace("/", ".") if layer.has_output_inside else None
-    optional = {
-        "after": list(family.after) or None,
-        "norm": family.norm or None,
-        "residual": family.residual,
-        "passes": bias if bias and bias["is_passed_on"] else None,
-    }
-    known = {name: value for name, value in optional.items() if value is not None}
-    return {"projection": inside, **known}
+        remember_facts(layer_cut.layer, layer_cut.layer.facts.after(layer_cut.heads.kept))
 
 
 def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:

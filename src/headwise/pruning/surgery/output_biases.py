@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 
 from headwise.models.exported_folder import BLOCK, BUILD_ERRORS, empty_model
 from headwise.models.exported_modeling import replace_tensor
-from headwise.pruning.surgery.attention_layers import AttentionLayer, find_layers
-from headwise.pruning.surgery.cut import EMPTY
+from headwise.pruning.surgery.attention_layers import AttentionLayer
+from headwise.pruning.surgery.find_layers import find_layers
+from headwise.pruning.surgery.shrink import EMPTY
 from headwise.watching.sites import output_weight, path_and_parents
 
 BIAS_SETTINGS = ("attention_out_bias", "attention_bias")
@@ -54,7 +55,7 @@ def add_output_biases(model: nn.Module) -> AddedBiases:
     If a setting of the config adds these biases, it is turned on, and every other module that it
     adds a bias to gets zeros as well.
     """
-    layers = find_layers(model)
+    layers = find_layers(model).layers
     base = layers[0].base
     config: Any = model.config
     block = getattr(config, BLOCK, None)
