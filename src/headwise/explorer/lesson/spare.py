@@ -112,7 +112,7 @@ def _alone_sentence(measured: Measured) -> str:
     baseline, alone = measured.baseline, measured.alone
     total = len(measured.heads)
     if alone.tops is not None:
-        changed = int((alone.tops != baseline.top).sum())
+        changed = int(alone.tops.ne(baseline.top).sum())
         return f"Silenced alone, {changed:,} of the {format_count(total, 'head')} change the word."
     effects = alone.effects.sort().values
     return (
