@@ -112,7 +112,7 @@ def _alone_sentence(measured: Measured) -> str:
     baseline, alone = measured.baseline, measured.alone
     total = len(measured.heads)
     if alone.tops is not None:
-        changed = int(alone.tops.ne(baseline.top).sum())
+        changed = sum(top != baseline.top for top in alone.tops.tolist())
         return f"Silenced alone, {changed:,} of the {format_count(total, 'head')} change the word."
     effects = alone.effects.sort().values
     return (
