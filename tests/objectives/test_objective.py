@@ -18,7 +18,6 @@ from headwise.objectives.losses import (
     LabelLoss,
     MaskedToken,
     NextToken,
-    at_every,
 )
 from headwise.objectives.objective import Sample
 from headwise.reading.batch import NO_LABEL, Inputs
@@ -342,65 +341,6 @@ def test_losses_of_logits_need_more_than_one_logit(labels: Inputs) -> None:
     inputs = {"input_ids": torch.zeros(2, 3).long(), **labels}
     with pytest.raises(ModelError, match=r"Regression .*one number"):
         Evaluation.of_batches(Regression(), Divergence(), [inputs]).loss()
-
-
-# Fewer positions.
-
-
-class Unsupportive(nn.Module):
-    """A model that computes all logits, whatever it is asked for."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.config = model, model.config
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
-        return self.model(input_ids, attention_mask=attention_mask)
-
-
-@pytest.mark.parametrize("is_supported", [True, False])
-@pytest.mark.parametrize("every", [3, 4])
-def test_every_third_or_fourth_position_counts(is_supported: bool, every: int) -> None:
-    model = model_of("llama")
-    if not is_supported:
-        model = Unsupportive(model)
-    whole = NextToken().prepare(padded("llama"), 0)
-    logits = NextToken().output(model, whole.inputs)
-    some = NextToken(every=every)
-    assert_close(some.output(model, whole.inputs), logits[:, every - 1 :: every], torch.float64)
-    assert whole.targets is not None
-    targets = torch.full_like(whole.targets, NO_LABEL)
-    targets[:, every - 1 :: every] = whole.targets[:, every - 1 :: every]
-    want = NextToken().losses(logits, Sample(whole.inputs, targets))
-    got = some.losses(some.output(model, whole.inputs), whole)
-    assert_close(got.sums, want.sums, torch.float64)
-    assert torch.equal(got.weights, want.weights)
-    assert 0 < want.weights.sum() < (whole.targets != NO_LABEL).sum()
-
-
-def test_divergence_and_draws_take_the_same_positions() -> None:
-    model, sample = model_of("llama"), NextToken().prepare(plain("llama"), 0)
-    objective = NextToken(every=4).distance()
-    reference = objective.output(model, sample.inputs)
-    changed = Sample(sample.inputs, sample.targets, reference + torch.randn(reference.shape[-1]))
-    whole = Divergence().output(model, sample.inputs)
-    with_all = Sample(sample.inputs, sample.targets, whole.clone())
-    assert with_all.reference is not None and changed.reference is not None
-    with_all.reference[:, 3::4] = changed.reference
-    got = objective.losses(reference, changed)
-    assert_close(got.sums, Divergence().losses(whole, with_all).sums, torch.float64)
-    drawn = objective.draw(reference, sample, torch.Generator().manual_seed(1))
-    assert drawn.shape == (len(sample),)
-
-
-@pytest.mark.parametrize("length", range(2, 12))
-def test_some_position_with_a_next_token_counts_at_any_length(length: int) -> None:
-    assert 0 <= int(at_every(torch.arange(length)[None], 4)[0, 0]) < length - 1
-
-
-def test_at_every_keeps_one_label_per_example() -> None:
-    labels = torch.arange(7)
-    assert at_every(labels, 4) is labels
 
 
 # Budgets.

@@ -6,7 +6,7 @@ says otherwise.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -27,28 +27,12 @@ CACHED_VALUES = 400_000
 classes, a divergence takes a fifth of the time that it takes for all rows at once."""
 
 
-def read_logits(model: nn.Module, inputs: Inputs, every: int = 1) -> Tensor:
-    """The model's logits, at every `every`-th position; raises ModelError if it returns none.
-
-    If the model supports it, it computes no others.
-    """
-    positions = None
-    if every > 1:
-        ids = _token_ids(inputs)
-        positions = at_every(torch.arange(ids.shape[1], device=ids.device)[None], every)[0]
-    logits = getattr(forward(model, inputs, positions=positions), "logits", None)
+def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
+    """The model's logits; raises ModelError if it returns none."""
+    logits = getattr(forward(model, inputs), "logits", None)
     if not isinstance(logits, Tensor):
         raise ModelError(f"{type(model).__name__} returns no logits: measure its embedding instead")
-    if positions is None or logits.shape[1] == len(positions):
-        return logits
-    return logits[:, positions]
-
-
-def at_every(values: Tensor, every: int) -> Tensor:
-    """Every `every`-th position of `values`; at least one that has a next position, if any has."""
-    if values.dim() < 2 or every == 1:
-        return values
-    return values[:, max(0, min(every, values.shape[1] - 1) - 1) :: every]
+    return logits
 
 
 def map_rows(function: Callable[..., Tensor], *logits: Tensor) -> Tensor:
@@ -68,20 +52,16 @@ def _token_ids(inputs: Inputs) -> Tensor:
     return inputs["input_ids"]
 
 
-@dataclass(frozen=True)
 class LogitLoss(Objective):
     """Negative log-probability of the targets, in nats."""
 
-    every: int = field(default=1, kw_only=True)
-    """Every how many positions the loss counts. With a large vocabulary, logits take long."""
-
     def distance(self) -> Objective:
         """`Divergence`, where the loss counts."""
-        return Divergence(every=self.every)
+        return Divergence()
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """Logits: one row per example, or one per position that counts."""
-        logits = read_logits(model, inputs, self.every)
+        """Logits: one row per example, or one per position."""
+        logits = read_logits(model, inputs)
         if logits.shape[-1] == 1:  # softmax of one logit is 1: no head would matter
             raise ModelError(
                 f"{type(model).__name__} predicts one number, not classes: pass your own objective"
@@ -91,11 +71,10 @@ class LogitLoss(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """The loss of each example, summed over its targets; NO_LABEL counts as no target."""
         assert sample.targets is not None
-        targets = at_every(sample.targets, self.every)
-        _check_labels(output, targets)
+        _check_labels(output, sample.targets)
         rows = upcast_to_float32(output.flatten(0, -2))
-        each = functional.cross_entropy(rows, targets.flatten(), reduction="none")
-        is_counted = self.is_counted(output, sample).view(len(targets), -1)
+        each = functional.cross_entropy(rows, sample.targets.flatten(), reduction="none")
+        is_counted = self.is_counted(output, sample).view(len(sample.targets), -1)
         return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
 
     def draw(
@@ -116,7 +95,7 @@ class LogitLoss(Objective):
     def is_counted(self, output: Tensor, sample: Sample) -> Tensor:
         """True for each row of logits that the loss counts."""
         assert sample.targets is not None
-        return at_every(sample.targets, self.every) != NO_LABEL
+        return sample.targets != NO_LABEL
 
 
 def _check_labels(logits: Tensor, labels: Tensor) -> None:
@@ -297,13 +276,12 @@ def kl_divergence(
     return map_rows(of_rows, reference, logits)
 
 
-@dataclass(frozen=True)
 class Divergence(LogitLoss):
     """Kullback-Leibler divergence of the model's predictions from the uncut model's, in nats."""
 
-    name: ClassVar[str] = "divergence of logits"
-    unit: ClassVar[str] = name
-    needs_reference: ClassVar[bool] = True
+    name = "divergence of logits"
+    unit = name
+    needs_reference = True
 
     def distance(self) -> Objective:
         """The divergence itself."""

@@ -24,15 +24,9 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def forward(model: nn.Module, inputs: Inputs, *, positions: Tensor | None = None) -> Any:
-    """The model's output, computed without a cache.
-
-    With `positions`, a model that supports it computes the logits of these positions only.
-    """
-    options: dict[str, Any] = {"use_cache": False}
-    if positions is not None:
-        options["logits_to_keep"] = positions
-    return model(**inputs, **_filter_options(model, **options))
+def forward(model: nn.Module, inputs: Inputs) -> Any:
+    """The model's output, computed without a cache."""
+    return model(**inputs, **_filter_options(model, use_cache=False))
 
 
 def forward_batch(model: nn.Module, inputs: Inputs) -> None:

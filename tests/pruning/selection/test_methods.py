@@ -11,7 +11,6 @@ import torch
 
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.objectives.losses import NextToken
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
@@ -309,24 +308,9 @@ def test_language_models_are_measured_by_the_divergence_from_the_uncut_model() -
             with silence(model, unit):
                 after = model(**sample.inputs).logits.log_softmax(-1)
         divergence = (before.exp() * (before - after)).sum(-1)
-        is_counted = torch.zeros_like(divergence, dtype=torch.bool)
-        is_counted[:, methods.EVERY - 1 :: methods.EVERY] = True
-        wanted.append(divergence[is_counted & (sample.targets != NO_LABEL)].mean())
+        wanted.append(divergence[sample.targets != NO_LABEL].mean())
     assert costs[9] == pytest.approx(float(sum(wanted) / 2), rel=1e-4)
     assert min(costs) > 0
-
-
-def test_few_labels_of_the_users_own_all_count() -> None:
-    inputs = plain("gpt2")
-    labels = torch.full_like(inputs["input_ids"], NO_LABEL)
-    labels[:, 2] = inputs["input_ids"][:, 2]
-    task = task_of("gpt2")
-    few = Evaluation.of_batches(task.model, task.objective, [{**inputs, "labels": labels}])
-    assert methods._on_fewer_positions(few) is task.objective
-    dense = Evaluation.of_batches(task.model, task.objective, [inputs])
-    assert methods._on_fewer_positions(dense) == NextToken(every=methods.EVERY)
-    masked = task_of("bert")
-    assert methods._on_fewer_positions(masked) is masked.objective
 
 
 def test_a_layers_last_units_are_measured_again_before_they_are_cut(

@@ -20,15 +20,12 @@ from torch import Tensor
 
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
-from headwise.objectives.losses import NextToken, at_every
-from headwise.objectives.objective import Objective
 from headwise.objectives.registers import RegisterEvaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import Unit, ablate
 from headwise.pruning.importance.gradients import divide_by_layer_norm, gradients
 from headwise.pruning.importance.workload import limit_tokens
 from headwise.pruning.stages import PruneStage
-from headwise.reading.batch import NO_LABEL
 from headwise.watching.gates import MeanOutputs, silence
 
 BEST = "rounds"
@@ -37,9 +34,6 @@ SHORTLIST = 3
 CHECKED_TOKENS = 1536
 """Number of tokens that costs are measured directly on, equally many of each register. Registers
 that are read in long windows have more, because each has at least one window."""
-EVERY = 4
-"""Every how many positions logits are computed while heads are chosen: all of them would take a
-third of the time of a pass of a small model, and hardly tell more."""
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need gradients of the objective."""
 
@@ -152,7 +146,7 @@ def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
     """Random examples, because batches are sorted by length; all if these have no target."""
     few = limit_tokens(part, tokens, fewest=1)
     chosen = few if any(sample.has_targets for sample in few.samples) else part
-    objective = _on_fewer_positions(chosen).distance()
+    objective = part.objective.distance()
     if objective is part.objective:
         return chosen
     samples = (
@@ -160,22 +154,6 @@ def _some_examples(part: Evaluation, tokens: int) -> Evaluation:
         for sample in chosen.samples
     )
     return replace(chosen, objective=objective, samples=tuple(samples))
-
-
-def _on_fewer_positions(evaluation: Evaluation) -> Objective:
-    """The objective at every few positions, if it predicts most tokens of a text.
-
-    Labels of the user's own may be few, so those all count.
-    """
-    objective = evaluation.objective
-    if not isinstance(objective, NextToken):
-        return objective
-    for sample in evaluation.samples:
-        assert sample.targets is not None
-        num_targets = int((at_every(sample.targets, EVERY) != NO_LABEL).sum())
-        if 2 * EVERY * num_targets < sample.num_tokens:
-            return objective
-    return replace(objective, every=EVERY)
 
 
 @dataclass(frozen=True)
@@ -400,9 +378,8 @@ ADVICE = "prune by ablation, greedy or random"
 def _measure_interaction(search: CutSearch) -> Float[Tensor, "heads heads"]:
     """Interactions of heads in the model's current state, in which heads may be silenced."""
     evaluation = search.evaluation
-    objective = _on_fewer_positions(evaluation).when_choosing()
     return gradients(
-        replace(evaluation, objective=objective),
+        replace(evaluation, objective=evaluation.objective.when_choosing()),
         draws=search.draws,
         seed=search.seed,
         means=search.means,
