@@ -390,6 +390,16 @@ def test_an_overlay_draws_no_resting_links_and_marks_the_second_head_of_a_role()
     assert [(note["text"], note["mark"]) for note in found["notes"]] == [("C", ""), ("C", "2")]
 
 
+def test_words_are_ink_only_if_an_arc_lands_on_them() -> None:
+    row = [0.0, 0.3, 0.06, 0.12, 0.0, 0.52] + [0.0] * 8
+    states = [
+        [word["state"] for word in scene(TEXT, heads, word=8)["scene"]["words"][0]]
+        for heads in ([{"shares": {8: row}}], [{"shares": {8: row}}] * 2)
+    ]
+    linked = [{at for at in range(14) if each[at] in ("seen", "target")} for each in states]
+    assert linked == [{1, 2, 3, 5}, {1, 3, 5}]
+
+
 def test_without_a_word_every_strong_link_is_thin_and_the_row_is_empty() -> None:
     found = scene(TEXT, [random_head(14, 4)], word=None)["scene"]
     assert found["cells"] == []

@@ -147,7 +147,28 @@ def test_the_note_of_several_heads_names_resting_links() -> None:
     other = [0.13, *[0.0025] * 10, 0.71, 0.0725, 0.065]
     first = [0.001] * 7 + [0.99] + [0.0005] * 6
     note = notes(RIGHT, [first, other, ROW])
-    assert note == "+ 37 links under 10%, and 13% and 10% on [CLS]"
+    assert note == "+ 37 links under 10%\u2002·\u2002On [CLS], not drawn: L0H1 13%, L0H2 10%"
+
+
+SAY = "return plain(overlayHeadline({ word: 'it' }, data.targets, data.isLookedAt ?? false))"
+
+
+def test_the_headline_of_several_heads_says_which_of_them_rest() -> None:
+    to = [
+        {"word": {"word": word}, "isResting": word == "[CLS]"}
+        for word in ("animal", "tired", "[CLS]", "animal")
+    ]
+    for targets, expected in (
+        (to, "it looks at animal and tired, and rests on [CLS]"),
+        (to[:2], "it looks at animal and tired"),
+        ([to[2], None], "it rests on [CLS]"),
+        ([None, None], "it looks at no word with 10% or more"),
+    ):
+        said = run({"sentences": "overlayHeadline, plain"}, SAY, {"targets": targets})
+        assert said == expected
+    seen = {"targets": to[:2], "isLookedAt": True}
+    said = run({"sentences": "overlayHeadline, plain"}, SAY, seen)
+    assert said == "it is looked at by animal and tired"
 
 
 def test_the_note_of_wrapped_text_names_resting_links() -> None:

@@ -9,6 +9,7 @@ import { FAINT, strongestLinks } from "./links.js";
 import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
 import { answersOf, isOverlay, restsOf, sidesOf } from "./picture.js";
 
+/** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
 /** @import {Link} from "./links.js" */
 /** @import {Part} from "./numbers.js" */
@@ -79,23 +80,37 @@ function hiddenNote(picture, side) {
 }
 
 /**
- * The note of several heads: "+ 37 links under 10%, and 13% and 10% on [CLS]".
+ * Links of several heads to resting places: "On [CLS], not drawn: L3H1 10%, L2H1 13%".
+ * @param {{name: string, resting: Link[]}[]} heads
+ * @param {StageWord[]} words
+ * @returns {string[]} one sentence for each resting place
+ */
+function restingHeads(heads, words) {
+  const links = heads.flatMap(({ name, resting }) => resting.map((link) => ({ name, ...link })));
+  const places = [...new Set(links.map(({ to }) => to))];
+  return places.map((place) => {
+    const own = links.filter(({ to }) => to === place);
+    const shares = own.map(({ name, share }) => `${name} ${percent(share)}`);
+    return `On ${words[place].text}, not drawn: ${shares.join(", ")}`;
+  });
+}
+
+/**
+ * The note of several heads: links under the threshold, and those to resting places.
  * @param {Picture} picture
  * @param {Side} side
  * @returns {string}
  */
 function overlayNote(picture, side) {
-  const known = side.heads
-    .map((head) => linksOf(picture, side, head))
-    .filter((links) => links !== null);
+  const known = side.heads.flatMap((head) => {
+    const links = linksOf(picture, side, head);
+    return links ? [{ name: head.name, ...links }] : [];
+  });
   const count = known.reduce((sum, { restCount }) => sum + restCount, 0);
   const isLimit = known.some((links) => links.isLimit);
-  const resting = known.flatMap((links) => links.resting);
-  const named = restingShares(resting, picture, side);
   const under = isLimit ? "" : ` under ${thresholdOf(picture)}%`;
-  const rest = count ? `${linkCount(count)}${under}` : "";
-  if (!rest || !named) return rest || (named && `${named} is not drawn`);
-  return `${rest}, and ${named}`;
+  const rest = count ? [`${linkCount(count)}${under}`] : [];
+  return [...rest, ...restingHeads(known, answersOf(picture, side))].join(DOT);
 }
 
 /** Whether some arc is faint. @param {Picture} picture @param {Side} side */

@@ -178,18 +178,26 @@ export function noWordHead(meaning, isMeasured, hasLinks, canChoose) {
 }
 
 /**
- * Several heads on one word.
- * @param {Word} source @param {(Word | null)[]} targets by head; null: it has no link to a word
+ * Several heads on one word: "it looks at animal and tired, and rests on [CLS]".
+ * @param {Word} source
+ * @param {({word: Word, isResting: boolean} | null)[]} targets by head; null: it has none
+ * @param {boolean} isLookedAt
  * @returns {Part[]}
  */
-export function overlayHeadline(source, targets) {
+export function overlayHeadline(source, targets, isLookedAt) {
   const seen = new Set();
-  const different = targets.filter((target) => {
-    if (!target || seen.has(target.word)) return false;
-    return seen.add(target.word);
+  const different = targets.flatMap((target) => {
+    if (!target || seen.has(target.word.word)) return [];
+    seen.add(target.word.word);
+    return [target];
   });
-  if (!different.length) return [source, " looks at no word with 10% or more"];
-  return [source, " looks at ", ...listed(/** @type {Word[]} */ (different))];
+  const places = different.filter(({ isResting }) => isResting).map(({ word }) => word);
+  const words = different.filter(({ isResting }) => !isResting).map(({ word }) => word);
+  const verb = isLookedAt ? " is looked at by " : " looks at ";
+  if (!different.length) return [source, `${verb}no word with 10% or more`];
+  const looks = words.length ? [verb, ...listed(words)] : [];
+  const rests = places.length ? [" rests on ", ...listed(places)] : [];
+  return [source, ...looks, words.length && places.length ? ", and" : "", ...rests];
 }
 
 /** Several heads and no word. @param {number} count @returns {Head} */

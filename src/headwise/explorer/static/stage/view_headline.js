@@ -9,7 +9,7 @@
 
 import { GROUNDS } from "./colours.js";
 import { detailOf, inkOf, meaningOf, restColour, rolesOf, shownRole, topLinks } from "./frame.js";
-import { isRestingRole, strongestLinks, UNCHOSEN } from "./links.js";
+import { DRAWN_OVERLAID, isRestingRole, strongestLinks, UNCHOSEN } from "./links.js";
 import { rounded } from "./numbers.js";
 import { movesOf } from "./pair.js";
 import * as say from "./sentences.js";
@@ -113,16 +113,16 @@ function overlay(frame) {
     const role = shownRole(host, head);
     const top = topLinks(data, head, role, word ?? 0, {
       isLookedAt,
-      hidesSpecial: true,
+      hidesSpecial: frame.hidesSpecial,
       colour: inkOf(host, role),
       rest: restColour(host),
     });
-    const best =
-      isRestingRole(role) && top?.target ? { word: top.target, share: top.share } : top?.next;
-    return best && rounded(best.share) >= 10 ? best.word : null;
+    const isResting = Boolean(top?.isResting && isRestingRole(role));
+    const best = isResting && top?.target ? { word: top.target, share: top.share } : top?.next;
+    return best && rounded(best.share) >= DRAWN_OVERLAID ? { word: best.word, isResting } : null;
   });
   const source = wordAt(frame, word ?? 0, "");
-  return { headline: say.overlayHeadline(source, targets), sub: [] };
+  return { headline: say.overlayHeadline(source, targets, isLookedAt), sub: [] };
 }
 
 /** Where the swap moves the word's attention. @param {Frame} frame @param {string} colour */
