@@ -171,6 +171,55 @@ def test_the_headline_of_several_heads_says_which_of_them_rest() -> None:
     assert said == "it is looked at by animal and tired"
 
 
+def unchosen_note(rows: list[list[float]], role: str = "coreference") -> Any:
+    data = {"text": "[CLS] a b c d e . [SEP]", "heads": [{"shares": rows, "role": role}]}
+    body = """
+        const shown = picture(data.text, data.heads, { word: null });
+        return rightNote(shown, "line");
+    """
+    return run(NOTES, body, data)
+
+
+def test_the_note_without_a_word_counts_words_that_look_most_at_a_resting_place() -> None:
+    to_first, to_itself = [0.7, 0.3, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0.9, 0.1, 0, 0]
+    to_word, to_last = [0.1, 0.1, 0.6, 0, 0, 0, 0.2, 0], [0.02] * 7 + [0.86]
+    mark = [1.0] + [0.0] * 7
+    rows = [mark, to_first, to_first, to_word, to_itself, to_last, mark, mark]
+    dot = "\u2002·\u2002"
+    parts = (
+        "2 words look most at [CLS]",
+        "1 word looks most at itself",
+        "1 word looks most at [SEP]",
+        "3 without a link of 15%",
+    )
+    assert unchosen_note(rows) == dot.join(parts)
+    assert unchosen_note(rows, "sink") == dot.join([parts[1], "1 without a link of 15%"])
+    spread = [[0.125] * 8] * 8
+    assert unchosen_note(spread) == ""
+
+
+def test_the_headline_without_a_word_says_what_is_drawn() -> None:
+    body = """
+        return data.map((about) => {
+            const { headline, sub } = noWordHead("L3H1", about);
+            return [plain(headline), plain(sub)];
+        });
+    """
+    gist = "Sink in any text: tends to look at the first tokens."
+    heads = [{"gist": gist if at == 1 else "", "isResting": at == 1, "links": links}
+             for at, links in enumerate([0, 5, None])]  # fmt: skip
+    said = run({"sentences": "noWordHead, plain"}, body, heads)
+    all_links = "Choose a word to see all of its links."
+    assert said == [
+        ["No link to another word reaches 15% in L3H1", all_links],
+        [
+            "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link in L3H1",
+            f"{gist} Links are drawn from 15% up. {all_links}",
+        ],
+        ["No word is chosen in L3H1", "Choose one to see its links."],
+    ]
+
+
 def test_the_note_of_wrapped_text_names_resting_links() -> None:
     note = notes(RIGHT, [ROW], shape="wrapped")
     assert note == "10% on [CLS] is not drawn\u2002·\u2002+ 10 links under 5%, 11% together"

@@ -5,7 +5,7 @@
  * In: a picture. Out: parts of sentences, in which words of the text stand apart.
  */
 import { hasFaint, hasResting, linksOf, thresholdOf } from "./arcs.js";
-import { FAINT, strongestLinks } from "./links.js";
+import { FAINT, MOST_UNCHOSEN, strongestLinks, UNCHOSEN } from "./links.js";
 import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
 import { answersOf, isOverlay, restsOf, sidesOf } from "./picture.js";
 
@@ -122,6 +122,42 @@ function isAnyFaint(picture, side) {
 }
 
 /**
+ * The note while no word is chosen: words that look most at a resting place or at themselves,
+ * words without a strong link, and links that are cut.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {string}
+ */
+function noWordNote(picture, side) {
+  const [head] = side.heads;
+  if (picture.word !== null || side.isCross || picture.isLookedAt || isOverlay(picture)) return "";
+  const rests = restsOf(picture, side, head);
+  const asked = side.rows.flatMap(({ kind }, at) => (kind === "word" ? [at] : []));
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const at of asked) {
+    const row = head.row(at);
+    if (!row) return "";
+    const best = side.columns.reduce((top, _, to) => (row[to] > row[top] ? to : top), 0);
+    const place = best === at ? "" : rests[best] ? side.columns[best].text : null;
+    if (place !== null && rounded(row[best]) >= UNCHOSEN)
+      counts.set(place, (counts.get(place) ?? 0) + 1);
+  }
+  const links = strongestLinks(head.row, side.rows, { threshold: UNCHOSEN, rests });
+  const without = asked.length - links.length;
+  const cut = Math.max(0, links.length - MOST_UNCHOSEN);
+  const mostly = [...counts].map(([place, count]) => {
+    const own = count === 1 ? "itself" : "themselves";
+    return `${mostWords(count)} most at ${place || own}`;
+  });
+  const none = links.length && without ? [`${without} without a link of 15%`] : [];
+  return [...mostly, ...none, ...(cut ? [linkCount(cut)] : [])].join(DOT);
+}
+
+/** @param {number} count */
+const mostWords = (count) => (count === 1 ? "1 word looks" : `${count} words look`);
+
+/**
  * The note at the right: what is drawn faintly, and what is not drawn.
  * @param {Picture} picture
  * @param {Layout["shape"]} shape
@@ -129,7 +165,8 @@ function isAnyFaint(picture, side) {
  */
 export function rightNote(picture, shape) {
   const [side] = sidesOf(picture);
-  if (side.word === null || picture.pair || picture.target !== null) return "";
+  if (picture.pair || picture.target !== null || !side.heads.length) return "";
+  if (side.word === null) return noWordNote(picture, side);
   if (isOverlay(picture)) return overlayNote(picture, side);
   const [head] = side.heads;
   const links = head ? linksOf(picture, side, head) : null;

@@ -29,7 +29,6 @@ import { percent, percentInWords, rounded } from "./numbers.js";
  * @property {{word: Word, share: number} | null} by  the other word that looks at the source most
  */
 
-export const NO_LINK = "No link reaches 15%: this head spreads its attention.";
 export const NOT_SAVED = "The picture could not be saved.";
 export const EMPTY = "Write a few words.";
 export const ONE_WORD = "One word can only look at itself.";
@@ -159,22 +158,27 @@ export const cellHead = (source, target, share) => [
 ];
 
 /**
- * One head with no word chosen.
- * @param {string} meaning headline of the lead role, or "" @param {boolean} isMeasured
- * @param {boolean} hasLinks @param {boolean} canChoose
+ * One head with no word chosen: what is drawn, and what the head tends to do.
+ * @param {string} head
+ * @param {object} about
+ * @param {string} about.gist  "Coreference in any text: tends to ...", or ""
+ * @param {boolean} about.isResting  whether links to resting places are drawn like others
+ * @param {number | null} about.links  number of links that are drawn; null if none ever are
  * @returns {Head}
  */
-export function noWordHead(meaning, isMeasured, hasLinks, canChoose) {
-  const none = isMeasured ? "No clear role" : "Its role is not measured yet";
-  const choose = canChoose ? " Choose a word to see all of its links." : "";
-  return {
-    headline: [meaning || none],
-    sub: [
-      hasLinks
-        ? `Each word\u2019s strongest link, where it is 15% or more.${choose}`
-        : `${NO_LINK}${choose}`,
-    ],
-  };
+export function noWordHead(head, { gist, isResting, links }) {
+  const then = gist ? [`${gist} `] : [];
+  if (links === null)
+    return {
+      headline: [`No word is chosen in ${head}`],
+      sub: [...then, "Choose one to see its links."],
+    };
+  const to = isResting ? "" : " to another word";
+  const headline = links
+    ? `Each word\u2019s strongest link in ${head}`
+    : `No link${to} reaches 15% in ${head}`;
+  const drawn = links ? `Links${to} are drawn from 15% up. ` : "";
+  return { headline: [headline], sub: [...then, `${drawn}Choose a word to see all of its links.`] };
 }
 
 /**

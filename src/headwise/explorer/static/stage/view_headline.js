@@ -89,21 +89,29 @@ function sentencesOf(frame) {
 /** @param {Host} host @param {string | null} role */
 const about = (host, role) => (role ? host.about.roles[role] : undefined);
 
+/** What a head tends to do, or that it is not known. @param {Frame} frame
+ * @param {string | null} role */
+function gistOf({ host, isNarrow, isWrapped }, role) {
+  if (isNarrow || isWrapped) return "";
+  if (role) return `${say.capital(role)} in any text: ${about(host, role)?.tendency}.`;
+  return host.about.scan ? "No clear role." : "Its role is not measured yet.";
+}
+
 /** @param {Frame} frame @param {string | null} role */
 function noWord(frame, role) {
-  const { host, data, heads } = frame;
+  const { data, heads, isLookedAt, pair } = frame;
   if (heads.length > 1) return say.overlayNoWord(heads.length);
-  const rests = isRestingRole(role) ? [] : data.resting(heads[0]);
-  const row = (/** @type {number} */ at) => data.line(heads[0], at, false);
-  const links = data.text.is_small
-    ? strongestLinks(row, data.rows(heads[0]), { threshold: UNCHOSEN, rests, most: 1 })
-    : [null];
-  return say.noWordHead(
-    about(host, role)?.headline ?? "",
-    Boolean(host.about.scan),
-    links.length > 0,
-    true,
-  );
+  const [head] = heads;
+  const isDrawn = data.text.is_small && !isLookedAt && !data.isCross(head) && !pair;
+  const isResting = isRestingRole(role);
+  const rests = isResting ? [] : data.resting(head);
+  const row = (/** @type {number} */ at) => data.line(head, at, false);
+  const links = strongestLinks(row, data.rows(head), { threshold: UNCHOSEN, rests });
+  return say.noWordHead(head, {
+    gist: gistOf(frame, role),
+    isResting,
+    links: isDrawn ? links.length : null,
+  });
 }
 
 /** @param {Frame} frame */
