@@ -171,6 +171,31 @@ def test_the_headline_of_several_heads_says_which_of_them_rest() -> None:
     assert said == "it is looked at by animal and tired"
 
 
+@pytest.mark.parametrize(
+    ("moved", "share", "expected"),
+    [
+        (22, 0.33, "Most of that goes to [CLS]: 22 points. street gains 7, to 12%."),
+        (15, 0.33, "The largest part of that goes to [CLS]: 15 points. street gains 7, to 12%."),
+        (45, 0.5, "[CLS] gains 45 points, to 50%; street 7, to 12%."),
+        (0, 0.1, "street gains 7 points, to 12%."),
+    ],
+)
+def test_the_line_of_a_pair_says_where_attention_goes(
+    moved: int, share: float, expected: str
+) -> None:
+    first = {"word": {"word": "[CLS]"}, "points": moved, "after": share, "isResting": True}
+    street = {"word": {"word": "street"}, "points": 7, "after": 0.12, "isResting": False}
+    moves = {
+        "source": {"word": "it"},
+        "swapped": {"word": "wide"},
+        "most": {"word": {"word": "animal"}, "before": 0.68, "after": 0.28},
+        "others": [first, street] if moved else [street],
+    }
+    body = "const { headline, sub } = pairHead(data); return [plain(headline), plain(sub)];"
+    said = run({"sentences": "pairHead, plain"}, body, moves)
+    assert said == ["With wide, it looks less at animal", f"68% falls to 28%. {expected}"]
+
+
 def unchosen_note(rows: list[list[float]], role: str = "coreference") -> Any:
     data = {"text": "[CLS] a b c d e . [SEP]", "heads": [{"shares": rows, "role": role}]}
     body = """

@@ -215,8 +215,43 @@ export const overlayNoWord = (count) => ({
  * @typedef {object} Moves
  * @property {Word} source @property {Word | null} swapped  the new word
  * @property {{word: Word, before: number, after: number} | null} most
- * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction
+ * @property {Gain[]} others  changes in the other direction, the largest first
  */
+/**
+ * A change in points, and the share it leads to.
+ * @typedef {{word: Word, points: number, after: number, isResting: boolean}} Gain
+ */
+
+/**
+ * Which words gain what another one loses, or lose what it gains. Says if most of it goes to a
+ * resting place.
+ * @param {Gain[]} others @param {number} moved  points that the other word loses or gains
+ * @param {boolean} isLess
+ * @returns {Part[]}
+ */
+function gains(others, moved, isLess) {
+  const [first] = others;
+  if (!first) return [];
+  const turn = isLess ? "gains" : "loses";
+  const size = Math.abs(first.points);
+  const isPart = first.isResting && size <= Math.abs(moved);
+  const part = 2 * size > Math.abs(moved) ? "Most" : "The largest part";
+  /** @type {Part[]} */
+  const start = isPart
+    ? [` ${part} of that ${isLess ? "goes to" : "comes from"} ${first.word.word}: `]
+    : [];
+  const points = (/** @type {number} */ count) => many(Math.abs(count), "point");
+  const rest = (isPart ? others.slice(1, 3) : others.slice(0, 3)).flatMap(
+    ({ word, points: count, after, isResting }, at) => [
+      at ? "; " : " ",
+      isResting ? word.word : word,
+      at ? ` ${Math.abs(count)}` : ` ${turn} ${isPart ? Math.abs(count) : points(count)}`,
+      `, to ${percent(after)}`,
+    ],
+  );
+  const all = isPart ? [...start, points(size), "."] : [];
+  return [...all, ...rest, rest.length ? "." : ""];
+}
 
 /** @param {Moves} moves @returns {Head} */
 export function pairHead({ source, swapped, most, others }) {
@@ -232,17 +267,10 @@ export function pairHead({ source, swapped, most, others }) {
   const { word, before, after } = most;
   const isLess = after < before;
   const verb = isLess ? "falls" : "rises";
-  const turn = isLess ? "gains" : "loses";
-  const rest = others.slice(0, 3).flatMap(({ word, points, isSpecial }, at) => {
-    const size = String(Math.abs(points));
-    const name = isSpecial ? word.word : word;
-    return at
-      ? [", ", name, ` ${size}`]
-      : [" ", name, ` ${turn} ${size} ${size === "1" ? "point" : "points"}`];
-  });
+  const moved = rounded(Math.abs(after - before));
   return {
     headline: [...start, source, ` looks ${isLess ? "less" : "more"} at `, word],
-    sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...rest, rest.length ? "." : ""],
+    sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...gains(others, moved, isLess)],
   };
 }
 

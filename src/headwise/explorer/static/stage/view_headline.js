@@ -150,6 +150,7 @@ export function pairMoves({ data, heads, word, pair }, colour) {
     aligned: pair.aligned,
     first,
     second,
+    rests: data.resting(head),
     source: { word: data.rows(head)[word].text, colour },
     colour: (column) => (column === null || isWord(first[column]) ? colour : ""),
   });
