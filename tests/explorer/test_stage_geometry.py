@@ -347,6 +347,21 @@ def test_a_first_key_that_is_left_out_has_no_number() -> None:
     assert run(SCENE, body, [1, 0, 0, 0]) == ["<1", "70%", "30%", "<1"]
 
 
+def test_words_out_of_a_causal_models_sight_have_a_dash() -> None:
+    body = """
+        const row = [0, 0.2, 0.8, 0];
+        const head = { shares: [[0.1, 0, 0, 0], row, row, row] };
+        const shown = picture("a b c d", [head], { word: data.at, ...data });
+        const layout = layOut(request(shown), measure, 1344);
+        return makeScene(shown, layout, measure).cells.map(({ text }) => text);
+    """
+    dash = "\N{EN DASH}"
+    assert run(SCENE, body, {"at": 2, "restsOnFirst": True}) == ["<1", "20%", "80%", dash]
+    assert run(SCENE, body, {"at": 2}) == ["<1", "20%", "80%", "<1"]
+    seen = {"at": 2, "restsOnFirst": True, "isLookedAt": True}
+    assert run(SCENE, body, seen) == [dash, "20%", "80%", "<1"]
+
+
 def test_rows_of_heads_that_are_not_shown_keep_their_room() -> None:
     body = """
         const shown = picture(data, [{ shares: { 8: Array(14).fill(1 / 14) } }], { word: 8 });

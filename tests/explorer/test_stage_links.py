@@ -265,6 +265,27 @@ def test_the_left_note_explains_a_cell() -> None:
     assert notes(LEFT, [ROW], word=None) == ""
 
 
+def causal_note(at: int, **more: object) -> Any:
+    shares = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.3, 0.5, 0], [0.25] * 4])
+    shares = shares.T if more.get("isLookedAt") else shares
+    data = {"shares": shares.tolist(), "more": {"word": at, "restsOnFirst": True, **more}}
+    body = """
+        const shown = picture("a b c d", [{ shares: data.shares }], data.more);
+        return plain(leftNote(shown, "line"));
+    """
+    return run(NOTES, body, data)
+
+
+def test_the_left_note_says_what_a_dash_is() -> None:
+    dash = "\N{EN DASH}"
+    assert causal_note(1).endswith(f" above it. {dash}: later words, which b cannot see.")
+    assert causal_note(3).endswith(" above it. The row sums to 100%.")
+    assert causal_note(1, restsOnFirst=False).endswith(" above it. The row sums to 100%.")
+    assert causal_note(0, isLookedAt=True).endswith(" gives to a.")
+    looked_at = causal_note(2, isLookedAt=True)
+    assert looked_at.endswith(f" gives to c. {dash}: earlier words, which cannot see c.")
+
+
 def test_the_left_note_says_that_a_head_is_off() -> None:
     body = f"shown.heads[0].isOff = true; shown.heads[0].name = 'L23H3'; {LEFT}"
     expected = "Dashed and hollow: where L23H3 looked, from it, before it was switched off."

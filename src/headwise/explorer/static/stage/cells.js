@@ -36,16 +36,19 @@ import { isOverlay } from "./picture.js";
 
 /** Changes of this many points or more are printed. */
 export const CHANGED = 3;
+/** Printed for words that the chosen word cannot see. */
+export const UNSEEN = "\u2013";
 
 /**
  * Whether a word is out of a causal model's sight.
  * @param {Picture} picture
- * @param {number} at
+ * @param {Side} side
  * @param {number} column
  * @param {number} share
  */
-function isUnseen({ restsOnFirst, isLookedAt }, at, column, share) {
-  return restsOnFirst && share === 0 && (isLookedAt ? column < at : column > at);
+export function isUnseen({ restsOnFirst, isLookedAt }, { word, isCross }, column, share) {
+  if (!restsOnFirst || isCross || word === null || share !== 0) return false;
+  return isLookedAt ? column < word : column > word;
 }
 
 /**
@@ -103,9 +106,10 @@ export function deckCells(picture, side, deck, layout, measure) {
       const share = shares ? shares[column] : 0;
       const fill = mix(theme, columnColour(picture, side, head, column), share);
       const isBold = rounded(share) >= DRAWN;
-      const isQuiet = !shares || rounded(share) < least || isUnseen(picture, at, column, share);
+      const isHidden = Boolean(shares) && isUnseen(picture, side, column, share);
+      const isQuiet = !shares || rounded(share) < least;
       const isNothing = isQuiet || (!picture.isLookedAt && isDropped(head, column, share));
-      const text = isNothing ? "" : percent(share);
+      const text = isHidden ? UNSEEN : isNothing ? "" : percent(share);
       const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
       const key = `${side.index} ${slot} ${column}`;
       const look = { key, fill, ink: ink(fill, theme, share), isBold, size };

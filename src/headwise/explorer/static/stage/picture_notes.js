@@ -4,6 +4,7 @@
  *
  * In: a picture. Out: parts of sentences, in which words of the text stand apart.
  */
+import { isUnseen, UNSEEN } from "./cells.js";
 import { hasFaint, hasResting, linksOf, thresholdOf } from "./arcs.js";
 import { FAINT, MOST_UNCHOSEN, strongestLinks, UNCHOSEN } from "./links.js";
 import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
@@ -199,6 +200,22 @@ function named({ rows }, at) {
 }
 
 /**
+ * What a dash in a cell means, for a word that cannot see all others; null if it can.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {Part[] | null}
+ */
+function unseenNote(picture, side) {
+  const at = side.word ?? 0;
+  const row = side.heads[0]?.row(at);
+  if (!row || !Array.from(row).some((share, to) => isUnseen(picture, side, to, share))) return null;
+  const word = { word: side.rows[at].text };
+  return picture.isLookedAt
+    ? [` ${UNSEEN}: earlier words, which cannot see `, word, "."]
+    : [` ${UNSEEN}: later words, which `, word, " cannot see."];
+}
+
+/**
  * The note at the left: the meaning of a cell.
  * @param {Picture} picture
  * @param {Layout["shape"]} shape
@@ -221,21 +238,25 @@ export function leftNote(picture, shape) {
       `, before ${was} switched off.`,
     ];
   }
+  const unseen = unseenNote(picture, side);
   const where = shape === "vertical" ? "beside it" : "above it";
   if (isLookedAt) {
     return [
       `Each cell: the share of its own attention that the word ${where} gives to `,
       word,
       ".",
+      ...(unseen ?? []),
     ];
   }
   const share = isValued ? "share of attention, weighed by values," : "share of attention";
   const start = [`Each cell: the ${share} that `, word];
   if (heads.length > 1) {
     const place = shape === "vertical" ? "beside it" : "above";
-    return [...start, ` gives to the word ${place}. One row per head; each sums to 100%.`];
+    const rows = unseen ? "." : "; each sums to 100%.";
+    return [...start, ` gives to the word ${place}. One row per head${rows}`, ...(unseen ?? [])];
   }
-  return [...start, ` gives to the word ${where}.${hidesSpecial ? "" : " The row sums to 100%."}`];
+  const sum = unseen ?? [hidesSpecial ? "" : " The row sums to 100%."];
+  return [...start, ` gives to the word ${where}.`, ...sum];
 }
 
 /**
