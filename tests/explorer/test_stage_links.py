@@ -250,6 +250,19 @@ def test_the_note_of_wrapped_text_names_resting_links() -> None:
     assert note == "10% on [CLS] is not drawn\u2002·\u2002+ 10 links under 5%, 11% together"
 
 
+def test_the_note_names_faint_links_only_if_one_is_in_sight() -> None:
+    shares = {str(at): [0.02] * 14 for at in range(14)}
+    shares["11"] = [0.0, 0.0, 0.9, *[0.01] * 10, 0.0]
+    data = {"text": TEXT, "shares": shares}
+    body = """
+        const shown = picture(data.text, [{ shares: data.shares }], { word: 8 });
+        const windows = [null, [0, 13], [2, 11], [3, 13], [0, 10]];
+        return windows.map((window) => rightNote(shown, "vertical", window));
+    """
+    said = [note.startswith("Faint: ") for note in run(NOTES, body, data)]
+    assert said == [True, True, True, False, False]
+
+
 def test_the_note_says_how_much_hidden_special_tokens_get() -> None:
     note = notes(RIGHT, [ROW], hidesSpecial=True)
     assert "11% on special tokens, not shown" in note

@@ -114,12 +114,18 @@ function overlayNote(picture, side) {
   return [...rest, ...restingHeads(known, answersOf(picture, side))].join(DOT);
 }
 
-/** Whether some arc is faint. @param {Picture} picture @param {Side} side */
-function isAnyFaint(picture, side) {
+/**
+ * Whether some arc is faint. A window shows only those between words in sight.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {[number, number] | null} window
+ */
+function isAnyFaint(picture, side, window) {
   const [head] = side.heads;
   const rests = restsOf(picture, side, head);
-  const options = { threshold: FAINT, most: 1, rests, except: side.word };
-  return strongestLinks(head.row, side.rows, options).length > 0;
+  const links = strongestLinks(head.row, side.rows, { threshold: FAINT, rests, except: side.word });
+  const isSeen = (/** @type {number} */ at) => !window || (at >= window[0] && at <= window[1]);
+  return links.some(({ at, to }) => isSeen(at) && isSeen(to));
 }
 
 /**
@@ -162,9 +168,10 @@ const mostWords = (count) => (count === 1 ? "1 word looks" : `${count} words loo
  * The note at the right: what is drawn faintly, and what is not drawn.
  * @param {Picture} picture
  * @param {Layout["shape"]} shape
+ * @param {[number, number] | null} [window] words of a long text that are in sight
  * @returns {string}
  */
-export function rightNote(picture, shape) {
+export function rightNote(picture, shape, window = null) {
   const [side] = sidesOf(picture);
   if (picture.pair || picture.target !== null || !side.heads.length) return "";
   if (side.word === null) return noWordNote(picture, side);
@@ -173,7 +180,7 @@ export function rightNote(picture, shape) {
   const links = head ? linksOf(picture, side, head) : null;
   if (!links) return "";
   const resting = restingShares(links.resting, picture, side);
-  const isFaint = hasFaint(picture, shape) && isAnyFaint(picture, side);
+  const isFaint = hasFaint(picture, shape) && isAnyFaint(picture, side, window);
   const notes = [
     isFaint ? "Faint: other words\u2019 strongest links" : "",
     hasResting(picture, shape) ? "" : resting && `${resting} is not drawn`,
