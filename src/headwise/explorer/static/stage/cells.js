@@ -5,6 +5,7 @@ import { LINE } from "./layout_parts.js";
 import { DRAWN, isRestingRole } from "./links.js";
 import { percent, points, rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
+import { isUnder } from "./tabs.js";
 
 /** @import {Deck, Layout, Rect} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
@@ -75,12 +76,15 @@ function columnColour(picture, side, head, column) {
 }
 
 /**
- * Whether something is far out of the window.
+ * Whether something is far out of the window, or where tabs have their room.
  * @param {Rect} rect
  * @param {Layout} layout
  */
-const isOut = ({ y, h }, { view }) =>
-  Boolean(view && (y + h < view.top - LINE || y > view.bottom + LINE));
+function isOut({ y, h }, { view }) {
+  if (!view) return false;
+  const isUnderTabs = view.edge !== undefined && isUnder(y, view);
+  return isUnderTabs || y + h < view.top - LINE || y > view.bottom + LINE;
+}
 
 /**
  * Cells of one sentence; none while no word is chosen.
