@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from headwise.explorer.maps import MapOptions, map_weights
 
-from .browser import faults, hash_has, headline, page_at, until, word
+from .browser import PHONE, faults, hash_has, headline, page_at, until, word
 from .sessions import ANIMAL, minilm
 
 WIDE = ANIMAL.replace("tired", "wide")
@@ -130,6 +130,13 @@ def test_the_finding_opens_the_pair(chrome: Browser, site: str) -> None:
         page.get_by_role("button", name="What if it was too wide?").click()
         headline(page, "With wide, it looks less at animal")
         until(page, "document.querySelectorAll('.hw-dashed, [stroke-dasharray]').length > 0")
+
+
+def test_a_phone_names_only_the_largest_gain(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#swap={quote(WIDE)}", size=PHONE) as page:
+        expect(page.locator(".hv-sub")).to_have_text(
+            "68% falls to 28%. Most of that goes to [CLS]: 22 points."
+        )
 
 
 def test_a_word_without_a_partner_leaves_a_gap(chrome: Browser, site: str) -> None:

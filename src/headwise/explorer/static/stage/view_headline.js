@@ -70,7 +70,8 @@ function sentencesOf(frame) {
   }
   if (pair?.side === "both") {
     const moves = pairMoves(frame, colour);
-    if (moves) return say.pairHead(moves);
+    const others = moves?.others.slice(0, frame.isNarrow ? 1 : undefined) ?? [];
+    if (moves) return say.pairHead({ ...moves, others });
   }
   if (heads.length > 1) return overlay(frame);
   const top = topLinks(data, head, role, word, {
