@@ -97,7 +97,7 @@ def test_many_heads_cost_memory_and_not_parameters(chrome: Browser, site: str) -
         expect(rows.locator("xpath=self::*[@aria-current]")).to_contain_text("12")
 
 
-def test_the_shape_of_attention_weights_is_said_for_all_columns() -> None:
+def test_the_title_of_attention_weights_holds_for_all_columns() -> None:
     plans = [{"num_heads": heads, "length": length} for heads, length in ((12, 512), (6, 512))]
     body = """
         const [one, other] = data;

@@ -60,9 +60,9 @@ class RoleFacts:
     dark: str
     meaning: str
     tendency: str
-    """Such as "tends to look back to a mention of the same thing"."""
+    """Part of a sentence: "tends to look back to a mention of the same thing"."""
     phrase: str
-    """The same without "tends to": "looks back to a mention of the same thing"."""
+    """Part of a sentence: "looks back to a mention of the same thing"."""
 
 
 @dataclass(frozen=True)

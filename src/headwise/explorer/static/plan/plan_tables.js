@@ -13,7 +13,7 @@ const MOST = 256;
 const cell = (text, kind = "number") => make("td", { class: kind }, text);
 
 /**
- * Name of the attention weights, with their shape: "Attention weights of one layer (12 × 512 × 512)".
+ * Name of the attention weights, with their shape if all columns have the same.
  * @param {PlanAnswer[]} plans @param {number} batch
  */
 export function weightsTitle(plans, batch) {
