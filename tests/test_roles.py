@@ -25,10 +25,11 @@ def test_every_meaning_but_one_names_the_unknown() -> None:
     assert [name for name, role in ROLES.items() if " Unknown: " not in role.meaning] == ["broad"]
 
 
-def test_phrases_continue_a_sentence_and_headlines_begin_one() -> None:
+def test_phrases_and_tendencies_continue_a_sentence() -> None:
     for role in ROLES.values():
-        assert role.phrase.startswith("looks ") and not role.phrase.endswith(".")
-        assert role.headline == f"L{role.phrase[1:]}"
+        verb = "spread" if role.name == "broad" else "look"
+        assert role.phrase.startswith(f"{verb}s ") and not role.phrase.endswith(".")
+        assert role.tendency == f"tends to {verb}{role.phrase[len(verb) + 1 :]}"
 
 
 def luminance(colour: str) -> float:

@@ -28,9 +28,10 @@ class Role:
     """Meaning of the role's score, as a noun phrase."""
 
     @property
-    def headline(self) -> str:
-        """The phrase as a headline."""
-        return self.phrase[:1].upper() + self.phrase[1:]
+    def tendency(self) -> str:
+        """The phrase without the claim that the head always does it."""
+        verb, _, rest = self.phrase.partition(" ")
+        return f"tends to {verb.removesuffix('s')} {rest}"
 
 
 ROLES: Mapping[str, Role] = MappingProxyType(
@@ -87,8 +88,8 @@ ROLES: Mapping[str, Role] = MappingProxyType(
             ),
             Role(
                 *("broad", "B", "bright_black", "#6b7480", "#8e99a8"),
-                "looks about equally at nearly all words",
-                "Looks about equally at nearly all tokens, on average: single rows may be sharp.",
+                "spreads its attention over many words",
+                "Spreads its attention over many tokens, on average: single rows may be sharp.",
                 "its entropy as a share of the largest possible",
             ),
         )

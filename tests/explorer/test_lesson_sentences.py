@@ -12,7 +12,7 @@ from headwise.explorer.lesson.choice import Choice
 from headwise.explorer.lesson.facts import lesson_facts
 from headwise.explorer.lesson.lesson import NAMES
 from headwise.explorer.lesson.prose import plain
-from headwise.explorer.lesson.scores import scores
+from headwise.explorer.lesson.scores import round_power, scores
 from headwise.explorer.what_if import token_name
 
 from .lesson_cases import (
@@ -27,6 +27,7 @@ from .lesson_cases import (
     tiny_scored_model,
     words_of,
 )
+from .stage_modules import run
 
 SHIFTED = "raise all scores by 1, and no share moves"
 UNSCALED = "This model takes the dot products as they are"
@@ -131,6 +132,20 @@ def test_the_named_heads_of_a_layer_are_the_drawn_ones(name: str) -> None:
         assert best >= 0.15
     is_cut_alike = "Keys and values are cut the same way." in words_of(lesson, "heads")
     assert is_cut_alike == (figure["num_kv_heads"] == len(figure["heads"]))
+
+
+@pytest.mark.parametrize("name", ["minilm", *TAUGHT])
+def test_the_fifth_step_says_that_the_second_showed_one_slice(name: str) -> None:
+    lesson = taught(name)
+    said = f"Step 2 showed only the slice of {lesson.facts.name}." in words_of(lesson, "heads")
+    assert said == (lesson.facts.num_heads > 1)
+
+
+def test_a_power_of_e_is_never_printed_as_zero() -> None:
+    powers = [0.04, 1e-30, 0.05, 0.0501, 0.3, 6.94, 46.2]
+    printed = run({"../lesson/parts": "power"}, "return data.map(power)", powers)
+    assert printed == ["<0.1", "<0.1", "0.1", "0.1", "0.3", "6.9", "46"]
+    assert [round_power(power) for power in powers] == printed
 
 
 @pytest.mark.parametrize("name", ["gemma2", "granite", "gpt2", "minilm"])

@@ -177,7 +177,9 @@ def test_several_heads_are_laid_over_each_other(chrome: Browser, site: str) -> N
         until(page, f"{CELLS}.length === {len(expected)}")
         assert page.evaluate(CELLS) == expected
         note = page.locator(".hv-notes p").last
-        expect(note).to_have_text(re.compile(r"\+ [0-9]+ links under 10%, and 13% and 10% on"))
+        expect(note).to_have_text(
+            re.compile(r"\+ [0-9]+ links under 10%.*On \[CLS\], not drawn: L2H1 13%, L3H1 10%")
+        )
         page.get_by_role("button", name="L2H1", exact=True).click()
         expect(page.locator(".hv-tabs [aria-pressed=true]")).to_have_text("L2H1")
         for name in ("L1H8", "L4H0"):
@@ -185,6 +187,15 @@ def test_several_heads_are_laid_over_each_other(chrome: Browser, site: str) -> N
         expect(page.locator(".hv-remark")).to_have_text("Four heads are the most on one stage.")
         page.click(".hv-head[data-head=L0H2]", modifiers=["Shift"])
         hash_has(page, head="L2H1,L3H1,L1H8")
+
+
+def test_a_sink_among_several_heads_rests(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#head=L3H1,L2H1,L1H11&word=8") as page:
+        headline(page, "it looks at animal and tired, and rests on [CLS]")
+        resting = shares(1, 11, 8)
+        assert resting.index(max(resting)) == 0, "its strongest link goes to [CLS]"
+        note = page.locator(".hv-notes p").last
+        expect(note).to_contain_text("On [CLS], not drawn: L3H1 10%, L2H1 13%")
 
 
 def test_heads_shows_the_head_that_what_if_has_chosen(chrome: Browser, site: str) -> None:

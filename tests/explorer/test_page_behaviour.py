@@ -81,7 +81,11 @@ def test_a_click_locks_a_word_and_a_second_click_or_escape_unlocks_it(page: Page
     word(page, 4).click()
     hash_has(page, word="-")
     page.mouse.move(*OUT)
-    headline(page, "Looks back to a mention of the same thing")
+    headline(page, "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link in L3H1")
+    expect(page.locator(".hv-sub")).to_have_text(
+        "Coreference in any text: tends to look back to a mention of the same thing. "
+        "Links to another word are drawn from 15% up. Choose a word to see all of its links."
+    )
     word(page, 6).click()
     hash_has(page, word="6")
     page.keyboard.press("Escape")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from headwise.explorer.maps import MapOptions, map_weights
 
-from .browser import faults, hash_has, headline, page_at, until, word
+from .browser import PHONE, faults, hash_has, headline, page_at, until, word
 from .sessions import ANIMAL, minilm
 
 WIDE = ANIMAL.replace("tired", "wide")
@@ -43,11 +43,15 @@ def page(shared: Page) -> Iterator[Page]:
 
 
 def test_the_headline_says_what_moved_and_no_more(page: Page) -> None:
-    sub = "68% falls to 28%. [CLS] gains 22 points, cross 8, street 7."
+    sub = (
+        "68% falls to 28%. Most of that goes to [CLS]: 22 points. "
+        "cross gains 8, to 9%; street 7, to 12%."
+    )
     expect(page.locator(".hv-sub")).to_have_text(sub)
     before, after = row(ANIMAL, 3, 1), row(WIDE, 3, 1)
     assert [math.floor(100 * share[2] + 0.5) for share in (before, after)] == [68, 28]
     assert math.floor(100 * (after - before)[0] + 0.5) == 22
+    assert [math.floor(100 * after[at] + 0.5) for at in (4, 6)] == [9, 12]
     expect(page.locator(".hv-remark")).to_have_text("one word swapped")
 
 
@@ -63,6 +67,10 @@ def test_heads_are_ranked_by_the_attention_that_goes_elsewhere(page: Page) -> No
     assert [button.get_attribute("data-head") for button in ranked.all()] == names
     printed = [f"{math.floor(100 * distance[name] + 0.5)}%" for name in names]
     assert page.locator(".hv-ranking .hv-number").all_inner_texts() == printed
+    expect(page.locator(".hv-rank h2")).to_have_text(
+        f"Where the swap moves it most the 12 of 72 heads that change most: "
+        f"in {names[0]}, {printed[0]} of its attention goes elsewhere than before"
+    )
     expect(ranked.first).to_contain_text("animal \N{MINUS SIGN}40, [CLS] +22")
     ranked.nth(1).click()
     hash_has(page, head=names[1])
@@ -122,6 +130,13 @@ def test_the_finding_opens_the_pair(chrome: Browser, site: str) -> None:
         page.get_by_role("button", name="What if it was too wide?").click()
         headline(page, "With wide, it looks less at animal")
         until(page, "document.querySelectorAll('.hw-dashed, [stroke-dasharray]').length > 0")
+
+
+def test_a_phone_names_only_the_largest_gain(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#swap={quote(WIDE)}", size=PHONE) as page:
+        expect(page.locator(".hv-sub")).to_have_text(
+            "68% falls to 28%. Most of that goes to [CLS]: 22 points."
+        )
 
 
 def test_a_word_without_a_partner_leaves_a_gap(chrome: Browser, site: str) -> None:

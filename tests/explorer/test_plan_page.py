@@ -12,7 +12,9 @@ from headwise.planning.shapes import make_shape
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, settle
 from .sessions import minilm, tiny_session
+from .stage_modules import run
 
+TIMES = " \N{MULTIPLICATION SIGN} "
 TABLET = {"width": 1024, "height": 900}
 
 
@@ -36,7 +38,12 @@ def test_the_planner_opens_on_the_loaded_model(chrome: Browser, site: str) -> No
     assert facts is not None and facts.parameters_attention == 3_548_160
     with page_at(chrome, f"{site}#panel=plan") as page:
         planned(page, facts.parameters_attention)
-        expect(page.locator(".pl-headline")).to_have_text("all-MiniLM-L6-v2: 12 heads of 32")
+        expect(page.locator(".pl-headline")).to_have_text(
+            "all-MiniLM-L6-v2: 12 heads per layer, 32 numbers each"
+        )
+        expect(page.locator("#plan table").first).to_contain_text(
+            f"Attention weights of one layer (12{TIMES}512{TIMES}512)"
+        )
         expect(page.locator(".pl-sub")).to_contain_text("3.55M parameters of attention in 6 layers")
         expect(page.locator(".pl-sub")).to_contain_text("no KV cache")
         for name, value in {"d_model": 384, "heads": 12, "kv_heads": 12, "layers": 6}.items():
@@ -88,6 +95,20 @@ def test_many_heads_cost_memory_and_not_parameters(chrome: Browser, site: str) -
         assert {(row[2], row[3]) for row in cells} == {("590k", "787k")}
         assert len({row[4] for row in cells}) == len(cells)
         expect(rows.locator("xpath=self::*[@aria-current]")).to_contain_text("12")
+
+
+def test_the_title_of_attention_weights_holds_for_all_columns() -> None:
+    plans = [{"num_heads": heads, "length": length} for heads, length in ((12, 512), (6, 512))]
+    body = """
+        const [one, other] = data;
+        return [[[one], 1], [[one, other], 1], [[one], 3]].map((each) => weightsTitle(...each));
+    """
+    said = run({"../plan/plan_tables": "weightsTitle"}, body, plans)
+    assert [title.split("(")[1] for title in said] == [
+        f"12{TIMES}512{TIMES}512)",
+        f"heads{TIMES}tokens{TIMES}tokens)",
+        f"sequences{TIMES}heads{TIMES}tokens{TIMES}tokens)",
+    ]
 
 
 def test_kv_heads_follow_the_heads(chrome: Browser, tiny: str) -> None:

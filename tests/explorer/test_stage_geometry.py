@@ -347,6 +347,21 @@ def test_a_first_key_that_is_left_out_has_no_number() -> None:
     assert run(SCENE, body, [1, 0, 0, 0]) == ["<1", "70%", "30%", "<1"]
 
 
+def test_words_out_of_a_causal_models_sight_have_a_dash() -> None:
+    body = """
+        const row = [0, 0.2, 0.8, 0];
+        const head = { shares: [[0.1, 0, 0, 0], row, row, row] };
+        const shown = picture("a b c d", [head], { word: data.at, ...data });
+        const layout = layOut(request(shown), measure, 1344);
+        return makeScene(shown, layout, measure).cells.map(({ text }) => text);
+    """
+    dash = "\N{EN DASH}"
+    assert run(SCENE, body, {"at": 2, "restsOnFirst": True}) == ["<1", "20%", "80%", dash]
+    assert run(SCENE, body, {"at": 2}) == ["<1", "20%", "80%", "<1"]
+    seen = {"at": 2, "restsOnFirst": True, "isLookedAt": True}
+    assert run(SCENE, body, seen) == [dash, "20%", "80%", "<1"]
+
+
 def test_rows_of_heads_that_are_not_shown_keep_their_room() -> None:
     body = """
         const shown = picture(data, [{ shares: { 8: Array(14).fill(1 / 14) } }], { word: 8 });
@@ -388,6 +403,16 @@ def test_an_overlay_draws_no_resting_links_and_marks_the_second_head_of_a_role()
     assert [arc["kind"] for arc in found["arcs"]] == ["ribbon"] * 4
     assert {arc["isHatched"] for arc in found["arcs"] if arc["slot"] == 1} == {True}
     assert [(note["text"], note["mark"]) for note in found["notes"]] == [("C", ""), ("C", "2")]
+
+
+def test_words_are_ink_only_if_an_arc_lands_on_them() -> None:
+    row = [0.0, 0.3, 0.06, 0.12, 0.0, 0.52] + [0.0] * 8
+    states = [
+        [word["state"] for word in scene(TEXT, heads, word=8)["scene"]["words"][0]]
+        for heads in ([{"shares": {8: row}}], [{"shares": {8: row}}] * 2)
+    ]
+    linked = [{at for at in range(14) if each[at] in ("seen", "target")} for each in states]
+    assert linked == [{1, 2, 3, 5}, {1, 3, 5}]
 
 
 def test_without_a_word_every_strong_link_is_thin_and_the_row_is_empty() -> None:

@@ -147,12 +147,120 @@ def test_the_note_of_several_heads_names_resting_links() -> None:
     other = [0.13, *[0.0025] * 10, 0.71, 0.0725, 0.065]
     first = [0.001] * 7 + [0.99] + [0.0005] * 6
     note = notes(RIGHT, [first, other, ROW])
-    assert note == "+ 37 links under 10%, and 13% and 10% on [CLS]"
+    assert note == "+ 37 links under 10%\u2002·\u2002On [CLS], not drawn: L0H1 13%, L0H2 10%"
+
+
+SAY = "return plain(overlayHeadline({ word: 'it' }, data.targets, data.isLookedAt ?? false))"
+
+
+def test_the_headline_of_several_heads_says_which_of_them_rest() -> None:
+    to = [
+        {"word": {"word": word}, "isResting": word == "[CLS]"}
+        for word in ("animal", "tired", "[CLS]", "animal")
+    ]
+    for targets, expected in (
+        (to, "it looks at animal and tired, and rests on [CLS]"),
+        (to[:2], "it looks at animal and tired"),
+        ([to[2], None], "it rests on [CLS]"),
+        ([None, None], "it looks at no word with 10% or more"),
+    ):
+        said = run({"sentences": "overlayHeadline, plain"}, SAY, {"targets": targets})
+        assert said == expected
+    seen = {"targets": to[:2], "isLookedAt": True}
+    said = run({"sentences": "overlayHeadline, plain"}, SAY, seen)
+    assert said == "it is looked at by animal and tired"
+
+
+@pytest.mark.parametrize(
+    ("moved", "share", "expected"),
+    [
+        (22, 0.33, "Most of that goes to [CLS]: 22 points. street gains 7, to 12%."),
+        (15, 0.33, "The largest part of that goes to [CLS]: 15 points. street gains 7, to 12%."),
+        (45, 0.5, "[CLS] gains 45 points, to 50%; street 7, to 12%."),
+        (0, 0.1, "street gains 7 points, to 12%."),
+    ],
+)
+def test_the_line_of_a_pair_says_where_attention_goes(
+    moved: int, share: float, expected: str
+) -> None:
+    first = {"word": {"word": "[CLS]"}, "points": moved, "after": share, "isResting": True}
+    street = {"word": {"word": "street"}, "points": 7, "after": 0.12, "isResting": False}
+    moves = {
+        "source": {"word": "it"},
+        "swapped": {"word": "wide"},
+        "most": {"word": {"word": "animal"}, "before": 0.68, "after": 0.28},
+        "others": [first, street] if moved else [street],
+    }
+    body = "const { headline, sub } = pairHead(data); return [plain(headline), plain(sub)];"
+    said = run({"sentences": "pairHead, plain"}, body, moves)
+    assert said == ["With wide, it looks less at animal", f"68% falls to 28%. {expected}"]
+
+
+def unchosen_note(rows: list[list[float]], role: str = "coreference") -> Any:
+    data = {"text": "[CLS] a b c d e . [SEP]", "heads": [{"shares": rows, "role": role}]}
+    body = """
+        const shown = picture(data.text, data.heads, { word: null });
+        return rightNote(shown, "line");
+    """
+    return run(NOTES, body, data)
+
+
+def test_the_note_without_a_word_counts_words_that_look_most_at_a_resting_place() -> None:
+    to_first, to_itself = [0.7, 0.3, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0.9, 0.1, 0, 0]
+    to_word, to_last = [0.1, 0.1, 0.6, 0, 0, 0, 0.2, 0], [0.02] * 7 + [0.86]
+    mark = [1.0] + [0.0] * 7
+    rows = [mark, to_first, to_first, to_word, to_itself, to_last, mark, mark]
+    dot = "\u2002·\u2002"
+    parts = (
+        "2 words look most at [CLS]",
+        "1 word looks most at itself",
+        "1 word looks most at [SEP]",
+        "3 without a link of 15%",
+    )
+    assert unchosen_note(rows) == dot.join(parts)
+    assert unchosen_note(rows, "sink") == dot.join([parts[1], "1 without a link of 15%"])
+    spread = [[0.125] * 8] * 8
+    assert unchosen_note(spread) == ""
+
+
+def test_the_headline_without_a_word_says_what_is_drawn() -> None:
+    body = """
+        return data.map((about) => {
+            const { headline, sub } = noWordHead("L3H1", about);
+            return [plain(headline), plain(sub)];
+        });
+    """
+    gist = "Sink in any text: tends to look at the first tokens."
+    heads = [{"gist": gist if at == 1 else "", "isResting": at == 1, "links": links}
+             for at, links in enumerate([0, 5, None])]  # fmt: skip
+    said = run({"sentences": "noWordHead, plain"}, body, heads)
+    all_links = "Choose a word to see all of its links."
+    assert said == [
+        ["No link to another word reaches 15% in L3H1", all_links],
+        [
+            "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link in L3H1",
+            f"{gist} Links are drawn from 15% up. {all_links}",
+        ],
+        ["No word is chosen in L3H1", "Choose one to see its links."],
+    ]
 
 
 def test_the_note_of_wrapped_text_names_resting_links() -> None:
     note = notes(RIGHT, [ROW], shape="wrapped")
     assert note == "10% on [CLS] is not drawn\u2002·\u2002+ 10 links under 5%, 11% together"
+
+
+def test_the_note_names_faint_links_only_if_one_is_in_sight() -> None:
+    shares = {str(at): [0.02] * 14 for at in range(14)}
+    shares["11"] = [0.0, 0.0, 0.9, *[0.01] * 10, 0.0]
+    data = {"text": TEXT, "shares": shares}
+    body = """
+        const shown = picture(data.text, [{ shares: data.shares }], { word: 8 });
+        const windows = [null, [0, 13], [2, 11], [3, 13], [0, 10]];
+        return windows.map((window) => rightNote(shown, "vertical", window));
+    """
+    said = [note.startswith("Faint: ") for note in run(NOTES, body, data)]
+    assert said == [True, True, True, False, False]
 
 
 def test_the_note_says_how_much_hidden_special_tokens_get() -> None:
@@ -168,6 +276,27 @@ def test_the_left_note_explains_a_cell() -> None:
     assert "beside it" in notes(LEFT, [ROW], shape="vertical")
     assert "gives to it." in notes(LEFT, [ROW], isLookedAt=True)
     assert notes(LEFT, [ROW], word=None) == ""
+
+
+def causal_note(at: int, **more: object) -> Any:
+    shares = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.3, 0.5, 0], [0.25] * 4])
+    shares = shares.T if more.get("isLookedAt") else shares
+    data = {"shares": shares.tolist(), "more": {"word": at, "restsOnFirst": True, **more}}
+    body = """
+        const shown = picture("a b c d", [{ shares: data.shares }], data.more);
+        return plain(leftNote(shown, "line"));
+    """
+    return run(NOTES, body, data)
+
+
+def test_the_left_note_says_what_a_dash_is() -> None:
+    dash = "\N{EN DASH}"
+    assert causal_note(1).endswith(f" above it. {dash}: later words, which b cannot see.")
+    assert causal_note(3).endswith(" above it. The row sums to 100%.")
+    assert causal_note(1, restsOnFirst=False).endswith(" above it. The row sums to 100%.")
+    assert causal_note(0, isLookedAt=True).endswith(" gives to a.")
+    looked_at = causal_note(2, isLookedAt=True)
+    assert looked_at.endswith(f" gives to c. {dash}: earlier words, which cannot see c.")
 
 
 def test_the_left_note_says_that_a_head_is_off() -> None:

@@ -59,10 +59,10 @@ class RoleFacts:
     light: str
     dark: str
     meaning: str
-    headline: str
-    """A headline such as "Looks back to a mention of the same thing"."""
+    tendency: str
+    """Part of a sentence: "tends to look back to a mention of the same thing"."""
     phrase: str
-    """The headline as a part of a sentence: "looks back to a mention of the same thing"."""
+    """Part of a sentence: "looks back to a mention of the same thing"."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def role_facts() -> dict[str, api.RoleFacts]:
             light=role.light,
             dark=role.dark,
             meaning=role.meaning,
-            headline=role.headline,
+            tendency=role.tendency,
             phrase=role.phrase,
         )
         for name, role in ROLES.items()

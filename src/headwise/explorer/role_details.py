@@ -16,7 +16,7 @@ PHRASES = {
     ("delimiter", "punctuation"): "punctuation",
     ("induction", ""): "what followed an earlier copy",
     ("duplicate", ""): "an earlier copy",
-    ("broad", ""): "nearly all words",
+    ("broad", ""): "many words",
 }
 
 

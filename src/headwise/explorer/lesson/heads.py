@@ -78,8 +78,12 @@ def _opening(facts: Facts, width: int) -> list[Prose]:
         prose(spent, others),
         prose("How is that possible? The layer makes one long query for ", here,
               f", {width:,} numbers, and cuts it into {format_count(num_heads, 'slice')}: one for "
-              f"each head. {_cut_keys(facts)}"),
+              f"each head. {_seen_slice(facts)}{_cut_keys(facts)}"),
     ]  # fmt: skip
+
+
+def _seen_slice(facts: Facts) -> str:
+    return f"Step 2 showed only the slice of {facts.name}. " if facts.num_heads > 1 else ""
 
 
 def _cut_keys(facts: Facts) -> str:

@@ -17,6 +17,8 @@ from headwise.formats import format_count, replace_nonfinite
 
 LARGEST_POWER = 1e9
 """Larger powers of e are not written out."""
+SMALLEST_POWER = 0.1
+"""No share is worked out from a smaller sum of powers: it has too few digits."""
 DROP = 1.0
 """How far the question moves a score, after scaling."""
 APART = 0.04
@@ -128,18 +130,20 @@ def _power_paragraph(facts: Facts, powers: Tensor, total: float) -> Prose:
 def round_power(value: float) -> str:
     """A power of e as the figure prints it.
 
-    >>> round_power(46.2), round_power(6.94), round_power(0.3)
-    ('46', '6.9', '0.3')
+    >>> round_power(46.2), round_power(6.94), round_power(0.3), round_power(0.04)
+    ('46', '6.9', '0.3', '<0.1')
     """
+    if value < 0.05:
+        return "<0.1"
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
 def _share_paragraph(facts: Facts, powers: Tensor, total: float) -> Prose:
     shares = [percent(float(facts.row[at])) for at in facts.by_weight[:2]]
     by = ""
-    if total < LARGEST_POWER:
+    if SMALLEST_POWER <= total < LARGEST_POWER:
         lead, whole = round_power(float(powers[facts.by_weight[0]])), round_power(total)
-        if percent(_value_of(lead) / (_value_of(whole) or 1.0)) == shares[0]:
+        if percent(_value_of(lead) / _value_of(whole)) == shares[0]:
             by = f" ({lead} / {whole} = {shares[0]})"
     return prose(
         f"Each is divided by the sum of all of them{by}. So they become ", term("shares"),
@@ -149,7 +153,7 @@ def _share_paragraph(facts: Facts, powers: Tensor, total: float) -> Prose:
 
 
 def _value_of(printed: str) -> float:
-    return float(printed.replace(",", ""))
+    return float(printed.replace(",", "").replace("<0.1", "0"))
 
 
 class _Drop(NamedTuple):

@@ -111,8 +111,8 @@ def _alone_sentence(measured: Measured) -> str:
     """How much single heads matter, so that the learner can reason about many."""
     baseline, alone = measured.baseline, measured.alone
     total = len(measured.heads)
-    if alone.tops is not None:
-        changed = sum(top != baseline.top for top in alone.tops.tolist())
+    if alone.tops is not None and baseline.top is not None:
+        changed = int((alone.tops != baseline.top).sum())
         return f"Silenced alone, {changed:,} of the {format_count(total, 'head')} change the word."
     effects = alone.effects.sort().values
     return (

@@ -255,7 +255,7 @@ export class PlanPanel {
     }
     this.chart?.show(plan, other, this.known, across, up);
     const note = other ? [make("p", { class: "pl-note" }, NO_BIASES)] : [];
-    this.costs?.replaceChildren(costTable(plan, other), ...note);
+    this.costs?.replaceChildren(costTable(plan, other, this.sizes.batch), ...note);
     this.choices?.replaceChildren(choiceTable(this.drawn.choices, this.sizes.heads));
     if (this.from) {
       const same = this.known.find((each) => sizes.isSame(sizes.sizesOf(each), this.sizes));

@@ -340,7 +340,7 @@ export interface RoleFacts {
   light: string;
   dark: string;
   meaning: string;
-  headline: string;
+  tendency: string;
   phrase: string;
 }
 

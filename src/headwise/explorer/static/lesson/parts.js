@@ -37,8 +37,9 @@ export const signed = (value, digits = 2) =>
     .replace(/^-0\.?0*$/, (zero) => zero.slice(1))
     .replace("-", "\u2212");
 
-/** A power of e as the lesson prints it: 46, 6.9, 0.3. @param {number} value */
+/** A power of e as the lesson prints it: 46, 6.9, 0.3, <0.1. @param {number} value */
 export function power(value) {
+  if (value < 0.05) return "<0.1";
   if (!Number.isFinite(value) || value >= 1e9) return "huge";
   return value >= 9.95 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }

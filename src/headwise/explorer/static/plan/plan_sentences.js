@@ -9,8 +9,8 @@ import { inBytes, short, timesAs } from "./plan_numbers.js";
 
 export const SHARED =
   "However many heads share the width, one layer has the same parameters and multiply-adds, if " +
-  "each head has its own keys and values. The heads get smaller, and the weights of one layer " +
-  "take more memory.";
+  "each head has its own keys and values. The heads get smaller, and the attention weights of " +
+  "one layer take more memory.";
 export const REMARKS =
   "\u201cunder 64\u201d and \u201cover 128\u201d: nearly all published models have heads of 64 " +
   "to 128. \u201crank 64 of 8,192\u201d: a head of 64 numbers cannot form every pattern of " +
@@ -29,9 +29,10 @@ export function kicker(title, loaded, why) {
 
 /** @param {PlanAnswer} plan @param {PlanAnswer | null} loaded @param {boolean} isUnknown */
 export function headline(plan, loaded, isUnknown) {
-  const size = `${many(plan.num_heads, "head")} of ${plan.d_key}`;
+  const numbers = `${plan.d_key.toLocaleString("en")} numbers${plan.num_heads > 1 ? " each" : ""}`;
+  const size = `${many(plan.num_heads, "head")} per layer, ${numbers}`;
   return loaded || isUnknown
-    ? `${size} on a width of ${plan.d_model.toLocaleString("en")}`
+    ? `${size}, on a width of ${plan.d_model.toLocaleString("en")}`
     : `${plan.name}: ${size}`;
 }
 

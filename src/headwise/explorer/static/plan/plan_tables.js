@@ -13,23 +13,37 @@ const MOST = 256;
 const cell = (text, kind = "number") => make("td", { class: kind }, text);
 
 /**
+ * Name of the attention weights, with their shape if all columns have the same.
+ * @param {PlanAnswer[]} plans @param {number} batch
+ */
+export function weightsTitle(plans, batch) {
+  const [{ num_heads: heads, length }] = plans;
+  const isOne = plans.every((plan) => plan.num_heads === heads && plan.length === length);
+  const count = length.toLocaleString("en");
+  const axes = isOne && batch === 1 ? [heads, count, count] : ["heads", "tokens", "tokens"];
+  const all = batch === 1 ? axes : ["sequences", ...axes];
+  return `Attention weights of one layer (${all.join(" \u00d7 ")})`;
+}
+
+/**
  * Costs, beside those of the loaded model.
  * @param {PlanAnswer} plan @param {PlanAnswer | null} loaded null if these are the same
+ * @param {number} batch
  */
-export function costTable(plan, loaded) {
+export function costTable(plan, loaded, batch) {
+  const columns = loaded ? [plan, loaded] : [plan];
   /** @type {[string, (plan: PlanAnswer) => string][]} */
   const rows = [
     ["Parameters, one layer", ({ parameters_layer: value }) => value.toLocaleString("en")],
     ["Parameters, all layers", ({ parameters_attention: value }) => value.toLocaleString("en")],
     ["Multiply-adds per token", ({ multiply_adds_per_token: value }) => short(value)],
     ["KV cache", ({ cache_bytes: value }) => inBytes(value)],
-    ["All weights of one layer", ({ weight_matrix_bytes: value }) => inBytes(value)],
+    [weightsTitle(columns, batch), ({ weight_matrix_bytes: value }) => inBytes(value)],
     [
       "Operations per byte read in decoding",
       ({ decode_intensity: value }) => (value == null ? "\u2013" : value.toFixed(2)),
     ],
   ];
-  const columns = loaded ? [plan, loaded] : [plan];
   const heading = (/** @type {PlanAnswer} */ each) => make("th", { scope: "col" }, each.name);
   return make(
     "table",
@@ -52,7 +66,14 @@ export function costTable(plan, loaded) {
 
 /** @param {HeadChoiceAnswer[]} choices @param {number} own number of heads now */
 export function choiceTable(choices, own) {
-  const titles = ["Heads", "Size of each", "Parameters", "Multiply-adds", "Weights", "Remarks"];
+  const titles = [
+    "Heads",
+    "Size of each",
+    "Parameters",
+    "Multiply-adds",
+    "Attention weights",
+    "Remarks",
+  ];
   return make(
     "table",
     {},

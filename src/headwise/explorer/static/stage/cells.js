@@ -5,6 +5,7 @@ import { LINE } from "./layout_parts.js";
 import { DRAWN, isRestingRole } from "./links.js";
 import { percent, points, rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
+import { isUnder } from "./tabs.js";
 
 /** @import {Deck, Layout, Rect} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
@@ -36,16 +37,19 @@ import { isOverlay } from "./picture.js";
 
 /** Changes of this many points or more are printed. */
 export const CHANGED = 3;
+/** Printed for words that the chosen word cannot see. */
+export const UNSEEN = "\u2013";
 
 /**
  * Whether a word is out of a causal model's sight.
  * @param {Picture} picture
- * @param {number} at
+ * @param {Side} side
  * @param {number} column
  * @param {number} share
  */
-function isUnseen({ restsOnFirst, isLookedAt }, at, column, share) {
-  return restsOnFirst && share === 0 && (isLookedAt ? column < at : column > at);
+export function isUnseen({ restsOnFirst, isLookedAt }, { word, isCross }, column, share) {
+  if (!restsOnFirst || isCross || word === null || share !== 0) return false;
+  return isLookedAt ? column < word : column > word;
 }
 
 /**
@@ -72,12 +76,15 @@ function columnColour(picture, side, head, column) {
 }
 
 /**
- * Whether something is far out of the window.
+ * Whether something is far out of the window, or where tabs have their room.
  * @param {Rect} rect
  * @param {Layout} layout
  */
-const isOut = ({ y, h }, { view }) =>
-  Boolean(view && (y + h < view.top - LINE || y > view.bottom + LINE));
+function isOut({ y, h }, { view }) {
+  if (!view) return false;
+  const isUnderTabs = view.edge !== undefined && isUnder(y, view);
+  return isUnderTabs || y + h < view.top - LINE || y > view.bottom + LINE;
+}
 
 /**
  * Cells of one sentence; none while no word is chosen.
@@ -103,9 +110,10 @@ export function deckCells(picture, side, deck, layout, measure) {
       const share = shares ? shares[column] : 0;
       const fill = mix(theme, columnColour(picture, side, head, column), share);
       const isBold = rounded(share) >= DRAWN;
-      const isQuiet = !shares || rounded(share) < least || isUnseen(picture, at, column, share);
+      const isHidden = Boolean(shares) && isUnseen(picture, side, column, share);
+      const isQuiet = !shares || rounded(share) < least;
       const isNothing = isQuiet || (!picture.isLookedAt && isDropped(head, column, share));
-      const text = isNothing ? "" : percent(share);
+      const text = isHidden ? UNSEEN : isNothing ? "" : percent(share);
       const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
       const key = `${side.index} ${slot} ${column}`;
       const look = { key, fill, ink: ink(fill, theme, share), isBold, size };

@@ -26,7 +26,11 @@ import { wrapped } from "./layout_wrapped.js";
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Rect */
 
-/** The part of a long text that is in sight. @typedef {{top: number, bottom: number}} View */
+/**
+ * The part of a long text that is in sight; tabs for words above it begin at `edge`, by default at
+ * its top.
+ * @typedef {{top: number, bottom: number, edge?: number}} View
+ */
 
 /**
  * One sentence on the stage, or two for cross-attention.

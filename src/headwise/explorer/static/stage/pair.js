@@ -57,10 +57,11 @@ function nameOf([from, to], first, second) {
  * @param {object} pair
  * @param {ArrayLike<number>} pair.before @param {ArrayLike<number>} pair.after
  * @param {Match[]} pair.aligned @param {StageWord[]} pair.first @param {StageWord[]} pair.second
+ * @param {boolean[]} pair.rests  resting places among the first sentence's columns
  * @param {Word} pair.source @param {(column: number | null) => string} pair.colour
  * @returns {Moves}
  */
-export function movesOf({ before, after, aligned, first, second, source, colour }) {
+export function movesOf({ before, after, aligned, first, second, rests, source, colour }) {
   const all = changes(before, after, aligned).map((change) => ({
     ...change,
     points: rounded(change.after - change.before),
@@ -68,13 +69,13 @@ export function movesOf({ before, after, aligned, first, second, source, colour 
       word: nameOf([change.from, change.to], first, second),
       colour: colour(change.from),
     },
-    isSpecial: change.from !== null && first[change.from].kind === "special",
+    isResting: change.from !== null && rests[change.from],
   }));
   const size = (/** @type {{points: number}} */ change) => Math.abs(change.points);
   const told = all.filter((change) => size(change) >= TOLD);
   told.sort((one, other) => size(other) - size(one));
-  // A change of a word is the story; [CLS] gains or loses what the words do not keep.
-  const most = told.find(({ isSpecial }) => !isSpecial) ?? told[0] ?? null;
+  // A change of a word is the story; a resting place gains or loses what the words do not keep.
+  const most = told.find(({ isResting }) => !isResting) ?? told[0] ?? null;
   const swapped = aligned.find(
     ([from, to]) => to !== null && (from === null || first[from].text !== second[to].text),
   );
@@ -152,7 +153,10 @@ export class Ranking {
     const focused = this.list.querySelector(":focus")?.getAttribute("data-head");
     const grey = make("span", {});
     const shown = Math.min(RANKED, ranked.length);
-    grey.textContent = `share of attention that goes elsewhere; ${shown} of ${count} heads`;
+    const which = shown < count ? `the ${shown} of ${count} heads that change most` : "all heads";
+    const [first] = ranked;
+    const gist = first && `in ${first.head}, ${percent(first.share)} of its attention`;
+    grey.textContent = first ? `${which}: ${gist} goes elsewhere than before` : "";
     fill(this.title, ["Where the swap moves ", { ...source, colour: "" }, " most "]);
     this.title.append(grey);
     const largest = ranked[0]?.share ?? 0;

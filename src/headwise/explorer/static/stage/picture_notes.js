@@ -4,11 +4,13 @@
  *
  * In: a picture. Out: parts of sentences, in which words of the text stand apart.
  */
+import { isUnseen, UNSEEN } from "./cells.js";
 import { hasFaint, hasResting, linksOf, thresholdOf } from "./arcs.js";
-import { FAINT, strongestLinks } from "./links.js";
+import { FAINT, MOST_UNCHOSEN, strongestLinks, UNCHOSEN } from "./links.js";
 import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
 import { answersOf, isOverlay, restsOf, sidesOf } from "./picture.js";
 
+/** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
 /** @import {Link} from "./links.js" */
 /** @import {Part} from "./numbers.js" */
@@ -79,48 +81,106 @@ function hiddenNote(picture, side) {
 }
 
 /**
- * The note of several heads: "+ 37 links under 10%, and 13% and 10% on [CLS]".
+ * Links of several heads to resting places: "On [CLS], not drawn: L3H1 10%, L2H1 13%".
+ * @param {{name: string, resting: Link[]}[]} heads
+ * @param {StageWord[]} words
+ * @returns {string[]} one sentence for each resting place
+ */
+function restingHeads(heads, words) {
+  const links = heads.flatMap(({ name, resting }) => resting.map((link) => ({ name, ...link })));
+  const places = [...new Set(links.map(({ to }) => to))];
+  return places.map((place) => {
+    const own = links.filter(({ to }) => to === place);
+    const shares = own.map(({ name, share }) => `${name} ${percent(share)}`);
+    return `On ${words[place].text}, not drawn: ${shares.join(", ")}`;
+  });
+}
+
+/**
+ * The note of several heads: links under the threshold, and those to resting places.
  * @param {Picture} picture
  * @param {Side} side
  * @returns {string}
  */
 function overlayNote(picture, side) {
-  const known = side.heads
-    .map((head) => linksOf(picture, side, head))
-    .filter((links) => links !== null);
+  const known = side.heads.flatMap((head) => {
+    const links = linksOf(picture, side, head);
+    return links ? [{ name: head.name, ...links }] : [];
+  });
   const count = known.reduce((sum, { restCount }) => sum + restCount, 0);
   const isLimit = known.some((links) => links.isLimit);
-  const resting = known.flatMap((links) => links.resting);
-  const named = restingShares(resting, picture, side);
   const under = isLimit ? "" : ` under ${thresholdOf(picture)}%`;
-  const rest = count ? `${linkCount(count)}${under}` : "";
-  if (!rest || !named) return rest || (named && `${named} is not drawn`);
-  return `${rest}, and ${named}`;
+  const rest = count ? [`${linkCount(count)}${under}`] : [];
+  return [...rest, ...restingHeads(known, answersOf(picture, side))].join(DOT);
 }
 
-/** Whether some arc is faint. @param {Picture} picture @param {Side} side */
-function isAnyFaint(picture, side) {
+/**
+ * Whether some arc is faint. A window shows only those between words in sight.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @param {[number, number] | null} window
+ */
+function isAnyFaint(picture, side, window) {
   const [head] = side.heads;
   const rests = restsOf(picture, side, head);
-  const options = { threshold: FAINT, most: 1, rests, except: side.word };
-  return strongestLinks(head.row, side.rows, options).length > 0;
+  const links = strongestLinks(head.row, side.rows, { threshold: FAINT, rests, except: side.word });
+  const isSeen = (/** @type {number} */ at) => !window || (at >= window[0] && at <= window[1]);
+  return links.some(({ at, to }) => isSeen(at) && isSeen(to));
 }
+
+/**
+ * The note while no word is chosen: words that look most at a resting place or at themselves,
+ * words without a strong link, and links that are cut.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {string}
+ */
+function noWordNote(picture, side) {
+  const [head] = side.heads;
+  if (picture.word !== null || side.isCross || picture.isLookedAt || isOverlay(picture)) return "";
+  const rests = restsOf(picture, side, head);
+  const asked = side.rows.flatMap(({ kind }, at) => (kind === "word" ? [at] : []));
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const at of asked) {
+    const row = head.row(at);
+    if (!row) return "";
+    const best = side.columns.reduce((top, _, to) => (row[to] > row[top] ? to : top), 0);
+    const place = best === at ? "" : rests[best] ? side.columns[best].text : null;
+    if (place !== null && rounded(row[best]) >= UNCHOSEN)
+      counts.set(place, (counts.get(place) ?? 0) + 1);
+  }
+  const links = strongestLinks(head.row, side.rows, { threshold: UNCHOSEN, rests });
+  const without = asked.length - links.length;
+  const cut = Math.max(0, links.length - MOST_UNCHOSEN);
+  const mostly = [...counts].map(([place, count]) => {
+    const own = count === 1 ? "itself" : "themselves";
+    return `${mostWords(count)} most at ${place || own}`;
+  });
+  const none = links.length && without ? [`${without} without a link of 15%`] : [];
+  return [...mostly, ...none, ...(cut ? [linkCount(cut)] : [])].join(DOT);
+}
+
+/** @param {number} count */
+const mostWords = (count) => (count === 1 ? "1 word looks" : `${count} words look`);
 
 /**
  * The note at the right: what is drawn faintly, and what is not drawn.
  * @param {Picture} picture
  * @param {Layout["shape"]} shape
+ * @param {[number, number] | null} [window] words of a long text that are in sight
  * @returns {string}
  */
-export function rightNote(picture, shape) {
+export function rightNote(picture, shape, window = null) {
   const [side] = sidesOf(picture);
-  if (side.word === null || picture.pair || picture.target !== null) return "";
+  if (picture.pair || picture.target !== null || !side.heads.length) return "";
+  if (side.word === null) return noWordNote(picture, side);
   if (isOverlay(picture)) return overlayNote(picture, side);
   const [head] = side.heads;
   const links = head ? linksOf(picture, side, head) : null;
   if (!links) return "";
   const resting = restingShares(links.resting, picture, side);
-  const isFaint = hasFaint(picture, shape) && isAnyFaint(picture, side);
+  const isFaint = hasFaint(picture, shape) && isAnyFaint(picture, side, window);
   const notes = [
     isFaint ? "Faint: other words\u2019 strongest links" : "",
     hasResting(picture, shape) ? "" : resting && `${resting} is not drawn`,
@@ -147,6 +207,22 @@ function named({ rows }, at) {
 }
 
 /**
+ * What a dash in a cell means, for a word that cannot see all others; null if it can.
+ * @param {Picture} picture
+ * @param {Side} side
+ * @returns {Part[] | null}
+ */
+function unseenNote(picture, side) {
+  const at = side.word ?? 0;
+  const row = side.heads[0]?.row(at);
+  if (!row || !Array.from(row).some((share, to) => isUnseen(picture, side, to, share))) return null;
+  const word = { word: side.rows[at].text };
+  return picture.isLookedAt
+    ? [` ${UNSEEN}: earlier words, which cannot see `, word, "."]
+    : [` ${UNSEEN}: later words, which `, word, " cannot see."];
+}
+
+/**
  * The note at the left: the meaning of a cell.
  * @param {Picture} picture
  * @param {Layout["shape"]} shape
@@ -169,21 +245,25 @@ export function leftNote(picture, shape) {
       `, before ${was} switched off.`,
     ];
   }
+  const unseen = unseenNote(picture, side);
   const where = shape === "vertical" ? "beside it" : "above it";
   if (isLookedAt) {
     return [
       `Each cell: the share of its own attention that the word ${where} gives to `,
       word,
       ".",
+      ...(unseen ?? []),
     ];
   }
   const share = isValued ? "share of attention, weighed by values," : "share of attention";
   const start = [`Each cell: the ${share} that `, word];
   if (heads.length > 1) {
     const place = shape === "vertical" ? "beside it" : "above";
-    return [...start, ` gives to the word ${place}. One row per head; each sums to 100%.`];
+    const rows = unseen ? "." : "; each sums to 100%.";
+    return [...start, ` gives to the word ${place}. One row per head${rows}`, ...(unseen ?? [])];
   }
-  return [...start, ` gives to the word ${where}.${hidesSpecial ? "" : " The row sums to 100%."}`];
+  const sum = unseen ?? [hidesSpecial ? "" : " The row sums to 100%."];
+  return [...start, ` gives to the word ${where}.`, ...sum];
 }
 
 /**

@@ -95,8 +95,8 @@ export function makeScene(picture, layout, measure) {
       labels: labelsOf(arcs, deck, layout, picture, measure),
       cells: deckCells(picture, side, deck, layout, measure),
       letters: deckLetters(picture, side, deck, layout),
-      words: deckWords(picture, side, "rows"),
-      columns: side.isCross ? deckWords(picture, side, "columns") : null,
+      words: deckWords(picture, side, "rows", layout.shape),
+      columns: side.isCross ? deckWords(picture, side, "columns", layout.shape) : null,
     };
   });
   return {

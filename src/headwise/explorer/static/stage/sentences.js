@@ -29,7 +29,6 @@ import { percent, percentInWords, rounded } from "./numbers.js";
  * @property {{word: Word, share: number} | null} by  the other word that looks at the source most
  */
 
-export const NO_LINK = "No link reaches 15%: this head spreads its attention.";
 export const NOT_SAVED = "The picture could not be saved.";
 export const EMPTY = "Write a few words.";
 export const ONE_WORD = "One word can only look at itself.";
@@ -159,37 +158,50 @@ export const cellHead = (source, target, share) => [
 ];
 
 /**
- * One head with no word chosen.
- * @param {string} meaning headline of the lead role, or "" @param {boolean} isMeasured
- * @param {boolean} hasLinks @param {boolean} canChoose
+ * One head with no word chosen: what is drawn, and what the head tends to do.
+ * @param {string} head
+ * @param {object} about
+ * @param {string} about.gist  "Coreference in any text: tends to ...", or ""
+ * @param {boolean} about.isResting  whether links to resting places are drawn like others
+ * @param {number | null} about.links  number of links that are drawn; null if none ever are
  * @returns {Head}
  */
-export function noWordHead(meaning, isMeasured, hasLinks, canChoose) {
-  const none = isMeasured ? "No clear role" : "Its role is not measured yet";
-  const choose = canChoose ? " Choose a word to see all of its links." : "";
-  return {
-    headline: [meaning || none],
-    sub: [
-      hasLinks
-        ? `Each word\u2019s strongest link, where it is 15% or more.${choose}`
-        : `${NO_LINK}${choose}`,
-    ],
-  };
+export function noWordHead(head, { gist, isResting, links }) {
+  const then = gist ? [`${gist} `] : [];
+  if (links === null)
+    return {
+      headline: [`No word is chosen in ${head}`],
+      sub: [...then, "Choose one to see its links."],
+    };
+  const to = isResting ? "" : " to another word";
+  const headline = links
+    ? `Each word\u2019s strongest link in ${head}`
+    : `No link${to} reaches 15% in ${head}`;
+  const drawn = links ? `Links${to} are drawn from 15% up. ` : "";
+  return { headline: [headline], sub: [...then, `${drawn}Choose a word to see all of its links.`] };
 }
 
 /**
- * Several heads on one word.
- * @param {Word} source @param {(Word | null)[]} targets by head; null: it has no link to a word
+ * Several heads on one word: "it looks at animal and tired, and rests on [CLS]".
+ * @param {Word} source
+ * @param {({word: Word, isResting: boolean} | null)[]} targets by head; null: it has none
+ * @param {boolean} isLookedAt
  * @returns {Part[]}
  */
-export function overlayHeadline(source, targets) {
+export function overlayHeadline(source, targets, isLookedAt) {
   const seen = new Set();
-  const different = targets.filter((target) => {
-    if (!target || seen.has(target.word)) return false;
-    return seen.add(target.word);
+  const different = targets.flatMap((target) => {
+    if (!target || seen.has(target.word.word)) return [];
+    seen.add(target.word.word);
+    return [target];
   });
-  if (!different.length) return [source, " looks at no word with 10% or more"];
-  return [source, " looks at ", ...listed(/** @type {Word[]} */ (different))];
+  const places = different.filter(({ isResting }) => isResting).map(({ word }) => word);
+  const words = different.filter(({ isResting }) => !isResting).map(({ word }) => word);
+  const verb = isLookedAt ? " is looked at by " : " looks at ";
+  if (!different.length) return [source, `${verb}no word with 10% or more`];
+  const looks = words.length ? [verb, ...listed(words)] : [];
+  const rests = places.length ? [" rests on ", ...listed(places)] : [];
+  return [source, ...looks, words.length && places.length ? ", and" : "", ...rests];
 }
 
 /** Several heads and no word. @param {number} count @returns {Head} */
@@ -203,8 +215,43 @@ export const overlayNoWord = (count) => ({
  * @typedef {object} Moves
  * @property {Word} source @property {Word | null} swapped  the new word
  * @property {{word: Word, before: number, after: number} | null} most
- * @property {{word: Word, points: number, isSpecial: boolean}[]} others  in the other direction
+ * @property {Gain[]} others  changes in the other direction, the largest first
  */
+/**
+ * A change in points, and the share it leads to.
+ * @typedef {{word: Word, points: number, after: number, isResting: boolean}} Gain
+ */
+
+/**
+ * Which words gain what another one loses, or lose what it gains. Says if most of it goes to a
+ * resting place.
+ * @param {Gain[]} others @param {number} moved  points that the other word loses or gains
+ * @param {boolean} isLess
+ * @returns {Part[]}
+ */
+function gains(others, moved, isLess) {
+  const [first] = others;
+  if (!first) return [];
+  const turn = isLess ? "gains" : "loses";
+  const size = Math.abs(first.points);
+  const isPart = first.isResting && size <= Math.abs(moved);
+  const part = 2 * size > Math.abs(moved) ? "Most" : "The largest part";
+  /** @type {Part[]} */
+  const start = isPart
+    ? [` ${part} of that ${isLess ? "goes to" : "comes from"} ${first.word.word}: `]
+    : [];
+  const points = (/** @type {number} */ count) => many(Math.abs(count), "point");
+  const rest = (isPart ? others.slice(1, 3) : others.slice(0, 3)).flatMap(
+    ({ word, points: count, after, isResting }, at) => [
+      at ? "; " : " ",
+      isResting ? word.word : word,
+      at ? ` ${Math.abs(count)}` : ` ${turn} ${isPart ? Math.abs(count) : points(count)}`,
+      `, to ${percent(after)}`,
+    ],
+  );
+  const all = isPart ? [...start, points(size), "."] : [];
+  return [...all, ...rest, rest.length ? "." : ""];
+}
 
 /** @param {Moves} moves @returns {Head} */
 export function pairHead({ source, swapped, most, others }) {
@@ -220,17 +267,10 @@ export function pairHead({ source, swapped, most, others }) {
   const { word, before, after } = most;
   const isLess = after < before;
   const verb = isLess ? "falls" : "rises";
-  const turn = isLess ? "gains" : "loses";
-  const rest = others.slice(0, 3).flatMap(({ word, points, isSpecial }, at) => {
-    const size = String(Math.abs(points));
-    const name = isSpecial ? word.word : word;
-    return at
-      ? [", ", name, ` ${size}`]
-      : [" ", name, ` ${turn} ${size} ${size === "1" ? "point" : "points"}`];
-  });
+  const moved = rounded(Math.abs(after - before));
   return {
     headline: [...start, source, ` looks ${isLess ? "less" : "more"} at `, word],
-    sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...rest, rest.length ? "." : ""],
+    sub: [`${percent(before)} ${verb} to ${percent(after)}.`, ...gains(others, moved, isLess)],
   };
 }
 

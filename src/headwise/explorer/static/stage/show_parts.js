@@ -35,8 +35,7 @@ export function showParts(parts, frame) {
     headlinePicture({ ...frame, isWrapped: shape === "wrapped" }, error, remark(parts, frame)),
   );
   parts.tools.show(toolsPicture(parts, frame));
-  fill(parts.noteLeft, leftNote(plain, shape));
-  parts.noteRight.textContent = rightNote(plain, shape);
+  showNotes(parts, frame);
   parts.mapBar.show(frame);
   parts.map.show(pictures.mapPicture(frame));
   parts.gridBar.show(frame);
@@ -49,6 +48,15 @@ export function showParts(parts, frame) {
   showRanking(parts, frame, isPair);
   const key = `${frame.data.text.name} ${view.tab} ${Boolean(host.about.scan)}`;
   parts.facts?.show(key, view.tab, host.about, host.theme());
+}
+
+/** The lines under the row of shares, for the words in sight. @param {Parts} parts
+ * @param {Frame} frame */
+export function showNotes({ stage, noteLeft, noteRight, view }, frame) {
+  const picture = pictures.stagePicture(frame);
+  const shape = stage.layout?.shape ?? "line";
+  fill(noteLeft, leftNote(picture, shape));
+  noteRight.textContent = rightNote(picture, shape, view.window);
 }
 
 /** Grey words beside the head's name. @param {Parts} parts @param {Frame} frame */

@@ -140,6 +140,7 @@ export class Stage {
     scene.words.forEach((states, side) => {
       this.layers[side].colour(states, side === 0 ? picture.locked : null);
     });
+    this.layers[0].clear(layout.decks[0].rows, layout.view);
     if (scene.columns) this.columnLayer.colour(scene.columns, null);
     if (this.window.isOpen) this.window.show(scene.tabs, layout.view);
     this.on.scroll?.(this.window.inSight(layout, this.unit));

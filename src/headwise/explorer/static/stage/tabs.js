@@ -46,6 +46,9 @@ const COUNT = 110;
 export const isInSight = (box, view) =>
   !view || (box.y >= view.top - 6 && box.y + box.h <= view.bottom + 6);
 
+/** Whether a word or cell begins above what is in sight. @param {number} y @param {View} view */
+export const isUnder = (y, view) => y < view.top - 6;
+
 /**
  * @param {number | null} share
  * @param {number} away
@@ -71,7 +74,7 @@ function restOf(share, away, unit) {
 function freePlace(taken, x, w, isAbove, view, width, rows) {
   for (let row = 0; row < rows; row++) {
     const step = row * (TAB.height + 2);
-    const y = isAbove ? view.top + step : view.bottom - TAB.height - step;
+    const y = isAbove ? (view.edge ?? view.top) + step : view.bottom - TAB.height - step;
     const inRow = taken.filter((other) => other.y === y);
     const ends = inRow.flatMap((other) => [other.x - TAB.apart - w, other.x + other.w + TAB.apart]);
     const free = [x - w / 2, ...ends]
@@ -98,7 +101,7 @@ function freePlace(taken, x, w, isAbove, view, width, rows) {
  */
 export function placeTabs(far, view, width, unit, measure) {
   /** @type {Rect[]} */
-  const taken = [view.top, view.bottom - TAB.height].map((y) => {
+  const taken = [view.edge ?? view.top, view.bottom - TAB.height].map((y) => {
     return { x: width - COUNT, y, w: COUNT, h: TAB.height };
   });
   return far.map(({ box, word, share, away, colour, x = box.x + box.w / 2 }) => {

@@ -18,7 +18,7 @@ import { Jobs } from "./jobs.js";
 import { PairData } from "./pair_data.js";
 import { Parts } from "./parts.js";
 import { saves } from "./saves.js";
-import { showParts } from "./show_parts.js";
+import { showNotes, showParts } from "./show_parts.js";
 import { viewKey } from "./view_keys.js";
 import { mapPicture } from "./view_pictures.js";
 
@@ -230,7 +230,10 @@ export class View {
   scroll(words) {
     if (JSON.stringify(words) === JSON.stringify(this.window)) return;
     this.window = words;
-    if (this.data) this.parts.map.show(mapPicture(this.frame()));
+    if (!this.data) return;
+    const frame = this.frame();
+    this.parts.map.show(mapPicture(frame));
+    showNotes(this.parts, frame);
   }
 
   /**

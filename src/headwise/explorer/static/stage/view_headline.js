@@ -9,7 +9,7 @@
 
 import { GROUNDS } from "./colours.js";
 import { detailOf, inkOf, meaningOf, restColour, rolesOf, shownRole, topLinks } from "./frame.js";
-import { isRestingRole, strongestLinks, UNCHOSEN } from "./links.js";
+import { DRAWN_OVERLAID, isRestingRole, strongestLinks, UNCHOSEN } from "./links.js";
 import { rounded } from "./numbers.js";
 import { movesOf } from "./pair.js";
 import * as say from "./sentences.js";
@@ -70,7 +70,8 @@ function sentencesOf(frame) {
   }
   if (pair?.side === "both") {
     const moves = pairMoves(frame, colour);
-    if (moves) return say.pairHead(moves);
+    const others = moves?.others.slice(0, frame.isNarrow ? 1 : undefined) ?? [];
+    if (moves) return say.pairHead({ ...moves, others });
   }
   if (heads.length > 1) return overlay(frame);
   const top = topLinks(data, head, role, word, {
@@ -89,21 +90,29 @@ function sentencesOf(frame) {
 /** @param {Host} host @param {string | null} role */
 const about = (host, role) => (role ? host.about.roles[role] : undefined);
 
+/** What a head tends to do, or that it is not known. @param {Frame} frame
+ * @param {string | null} role */
+function gistOf({ host, isNarrow, isWrapped }, role) {
+  if (isNarrow || isWrapped) return "";
+  if (role) return `${say.capital(role)} in any text: ${about(host, role)?.tendency}.`;
+  return host.about.scan ? "No clear role." : "Its role is not measured yet.";
+}
+
 /** @param {Frame} frame @param {string | null} role */
 function noWord(frame, role) {
-  const { host, data, heads } = frame;
+  const { data, heads, isLookedAt, pair } = frame;
   if (heads.length > 1) return say.overlayNoWord(heads.length);
-  const rests = isRestingRole(role) ? [] : data.resting(heads[0]);
-  const row = (/** @type {number} */ at) => data.line(heads[0], at, false);
-  const links = data.text.is_small
-    ? strongestLinks(row, data.rows(heads[0]), { threshold: UNCHOSEN, rests, most: 1 })
-    : [null];
-  return say.noWordHead(
-    about(host, role)?.headline ?? "",
-    Boolean(host.about.scan),
-    links.length > 0,
-    true,
-  );
+  const [head] = heads;
+  const isDrawn = data.text.is_small && !isLookedAt && !data.isCross(head) && !pair;
+  const isResting = isRestingRole(role);
+  const rests = isResting ? [] : data.resting(head);
+  const row = (/** @type {number} */ at) => data.line(head, at, false);
+  const links = strongestLinks(row, data.rows(head), { threshold: UNCHOSEN, rests });
+  return say.noWordHead(head, {
+    gist: gistOf(frame, role),
+    isResting,
+    links: isDrawn ? links.length : null,
+  });
 }
 
 /** @param {Frame} frame */
@@ -113,16 +122,16 @@ function overlay(frame) {
     const role = shownRole(host, head);
     const top = topLinks(data, head, role, word ?? 0, {
       isLookedAt,
-      hidesSpecial: true,
+      hidesSpecial: frame.hidesSpecial,
       colour: inkOf(host, role),
       rest: restColour(host),
     });
-    const best =
-      isRestingRole(role) && top?.target ? { word: top.target, share: top.share } : top?.next;
-    return best && rounded(best.share) >= 10 ? best.word : null;
+    const isResting = Boolean(top?.isResting && isRestingRole(role));
+    const best = isResting && top?.target ? { word: top.target, share: top.share } : top?.next;
+    return best && rounded(best.share) >= DRAWN_OVERLAID ? { word: best.word, isResting } : null;
   });
   const source = wordAt(frame, word ?? 0, "");
-  return { headline: say.overlayHeadline(source, targets), sub: [] };
+  return { headline: say.overlayHeadline(source, targets, isLookedAt), sub: [] };
 }
 
 /** Where the swap moves the word's attention. @param {Frame} frame @param {string} colour */
@@ -142,6 +151,7 @@ export function pairMoves({ data, heads, word, pair }, colour) {
     aligned: pair.aligned,
     first,
     second,
+    rests: data.resting(head),
     source: { word: data.rows(head)[word].text, colour },
     colour: (column) => (column === null || isWord(first[column]) ? colour : ""),
   });

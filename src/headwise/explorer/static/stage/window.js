@@ -5,7 +5,7 @@
  * In: a layout and the tabs of its scene. Out: the part in sight, and which words are in it.
  */
 import { make } from "./dom.js";
-import { isInSight } from "./tabs.js";
+import { isInSight, isUnder, TAB } from "./tabs.js";
 
 /** @import {Box, Layout, View} from "./layout.js" */
 /** @import {Tab} from "./tabs.js" */
@@ -17,6 +17,8 @@ const LINES = 3;
 const WORDS = 12;
 /** Room above the first line of the window, and for tabs below its last, with the gap of lines. */
 const ROOM = { above: 46, below: 24 };
+/** Room above the first of the words one below the other: for tabs, and with the gap of words. */
+const TABS = { height: TAB.height + 4, above: TAB.height + 12 };
 
 /** @param {number} units 1/16 rem */
 const rem = (units) => `${units / 16}rem`;
@@ -29,7 +31,8 @@ const rem = (units) => `${units / 16}rem`;
  */
 export function windowHeight(layout, count) {
   const isVertical = layout.shape === "vertical";
-  const most = (isVertical ? WORDS : LINES) * layout.pitch + ROOM.below;
+  const most =
+    (isVertical ? WORDS : LINES) * layout.pitch + ROOM.below + (isVertical ? TABS.height : 0);
   return count > LONG && layout.shape !== "line" && layout.height > most ? most : null;
 }
 
@@ -86,7 +89,7 @@ export class TextWindow {
     this.place.classList.toggle("hw-window", this.isOpen);
     this.place.style.height = rem(this.height);
     Object.assign(this.content.style, { width: rem(layout.width), height: rem(layout.height) });
-    const above = layout.shape === "vertical" ? 4 : ROOM.above;
+    const above = layout.shape === "vertical" ? TABS.above : ROOM.above;
     const tops = layout.decks.flatMap(({ rows }) => rows.flatMap((box) => (box ? [box.y] : [])));
     this.lines = this.isOpen ? [...new Set(tops)] : [];
     this.unit = layout.shape === "vertical" ? "word" : "line";
@@ -113,7 +116,9 @@ export class TextWindow {
   view(unit) {
     if (!this.isOpen) return null;
     const top = this.place.scrollTop / unit;
-    return { top, bottom: top + this.height };
+    const bottom = top + this.height;
+    if (this.unit === "line" || !top) return { top, bottom };
+    return { top: top + TABS.height, bottom, edge: top };
   }
 
   /**
@@ -129,10 +134,10 @@ export class TextWindow {
   }
 
   /** Say how many lines are out of sight. @param {View} view */
-  #count({ top, bottom }) {
+  #count(view) {
     const counts = {
-      above: this.lines.filter((y) => y < top - 6).length,
-      below: this.lines.filter((y) => y > bottom - 6).length,
+      above: this.lines.filter((y) => isUnder(y, view)).length,
+      below: this.lines.filter((y) => y > view.bottom - 6).length,
     };
     for (const side of /** @type {("above" | "below")[]} */ (["above", "below"])) {
       const count = counts[side];

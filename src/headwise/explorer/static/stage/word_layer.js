@@ -7,9 +7,10 @@
 import { make, setAttributes } from "./dom.js";
 import { pillOf } from "./draw.js";
 import { STEP } from "./layout_parts.js";
+import { isUnder } from "./tabs.js";
 
 /** @import {StageWord} from "../types.js" */
-/** @import {Box, Deck, Layout, Rect} from "./layout.js" */
+/** @import {Box, Deck, Layout, Rect, View} from "./layout.js" */
 /** @import {WordState} from "./words.js" */
 
 /** How long the pointer rests on a word before it counts, in milliseconds. */
@@ -116,6 +117,20 @@ export class WordLayer {
       pill.style.setProperty("--hw-outline", state.outline ?? "");
       button.dataset.state = state.state;
       if (!this.isPlain) setAttributes(button, { "aria-pressed": String(at === locked) });
+    });
+  }
+
+  /**
+   * Hide words where tabs have their room. They can still be reached with the keyboard.
+   * @param {(Box | null)[]} boxes
+   * @param {View | null} view
+   */
+  clear(boxes, view) {
+    const edge = view?.edge;
+    this.words.forEach((word, at) => {
+      const box = boxes[at];
+      const isHidden = view && box && edge !== undefined && isUnder(box.y, view);
+      word?.button.classList.toggle("hw-under", Boolean(isHidden));
     });
   }
 

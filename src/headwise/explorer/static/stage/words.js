@@ -1,12 +1,13 @@
 // @ts-check
 /** How each word looks: the chosen one is a pill, the ones it looks at have colour. */
-import { linksOf } from "./arcs.js";
+import { hasResting, linksOf } from "./arcs.js";
 import { GROUNDS } from "./colours.js";
-import { DRAWN, isRestingRole } from "./links.js";
+import { isRestingRole } from "./links.js";
 import { rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
 
 /** @import {Theme} from "./colours.js" */
+/** @import {Layout} from "./layout.js" */
 /** @import {Picture, PictureHead, Side} from "./picture.js" */
 
 /**
@@ -49,12 +50,13 @@ export function isChanged(picture, side, at) {
 }
 
 /**
- * Colours of the words that the chosen word looks at.
+ * Colours of the words on which an arc lands.
  * @param {Picture} picture
  * @param {Side} side
+ * @param {Layout["shape"]} shape
  * @returns {Map<number, {state: "seen" | "target", colour: string}>}
  */
-function targetColours(picture, side) {
+function targetColours(picture, side, shape) {
   /** @type {Map<number, {state: "seen" | "target", colour: string}>} */
   const colours = new Map();
   const { theme } = picture;
@@ -62,13 +64,10 @@ function targetColours(picture, side) {
   /** @type {(head: PictureHead) => {state: "target", colour: string}} */
   const target = (head) => ({ state: "target", colour: wordColour(head, theme) });
   for (const head of side.heads) {
-    const row = side.word === null ? null : head.row(side.word);
     const links = linksOf(picture, side, head);
-    if (!row || !links) continue;
-    Array.from(row).forEach((share, to) => {
-      if (rounded(share) >= DRAWN && !colours.has(to))
-        colours.set(to, { state: "seen", colour: text });
-    });
+    if (!links) continue;
+    for (const { to } of [...links.drawn, ...(hasResting(picture, shape) ? links.resting : [])])
+      if (!colours.has(to)) colours.set(to, { state: "seen", colour: text });
     if (picture.target !== null) continue;
     links.drawn.forEach(({ to, share }, place) => {
       if (place === 0 || rounded(share) >= COLOURED) colours.set(to, target(head));
@@ -85,15 +84,17 @@ function targetColours(picture, side) {
  * @param {Picture} picture
  * @param {Side} side
  * @param {"rows" | "columns"} axis the words that look, or those looked at
+ * @param {Layout["shape"]} shape
  * @returns {WordState[]}
  */
-export function deckWords(picture, side, axis) {
+export function deckWords(picture, side, axis, shape) {
   const { theme, locked, isLookedAt } = picture;
   const grounds = GROUNDS[theme];
   const [head] = side.heads;
   const strong = isOverlay(picture) ? grounds.text : (head?.colour ?? grounds.text);
   const answers = isLookedAt ? "rows" : "columns";
-  const targets = side.isCross && axis !== answers ? new Map() : targetColours(picture, side);
+  const targets =
+    side.isCross && axis !== answers ? new Map() : targetColours(picture, side, shape);
   const isResting = side.heads.length === 1 && isRestingRole(head.role);
   const isUnchosen = picture.word === null;
   return side[axis].map((word, at) => {
