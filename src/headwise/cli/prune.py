@@ -116,6 +116,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
+    objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
     loaded = _load(model, dtype, device, revision, trust_remote_code)
     read = _read(loaded, texts, image, audio)
@@ -125,7 +126,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
             folder,
             **amount,
             **read,
-            objective=options.embedding_of(pooling),
+            objective=objective,
             settings=settings,
             with_onnx=onnx and folder is not None,
             force=force,

@@ -61,7 +61,8 @@ def _pixels(config: Any, random: torch.Generator) -> Tensor:
 
 
 def _states(config: Any, random: torch.Generator) -> Tensor:
-    size = getattr(config, "cross_attention_hidden_size", None) or config.hidden_size
+    sizes = ("cross_attention_hidden_size", "hidden_size")
+    size = next(filter(None, (getattr(config, name, None) for name in sizes)), 8)
     return torch.randn((BATCH, LENGTH + 4, size), generator=random)
 
 

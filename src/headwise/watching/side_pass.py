@@ -6,7 +6,6 @@ everybody's hooks and observers and all random states are afterwards as before.
 
 import copy
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -135,20 +134,19 @@ def _random_states(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _only_library_hooks(model: nn.Module) -> Iterator[None]:
     """Inside the block, only hooks of `LIBRARIES` run."""
-    all_hooks = [
-        (module, kind, hooks)
-        for module in model.modules()
-        for kind in HOOKS
-        if (hooks := getattr(module, kind))
-    ]
-    for module, kind, hooks in all_hooks:
-        kept = {key: hook for key, hook in hooks.items() if _package_of(hook) in LIBRARIES}
-        setattr(module, kind, OrderedDict(kept))
+    all_hooks = [getattr(module, kind) for module in model.modules() for kind in HOOKS]
+    before = [dict(hooks) for hooks in all_hooks]
+    for hooks, others in zip(all_hooks, before, strict=True):
+        for key, hook in others.items():
+            if _package_of(hook) not in LIBRARIES:
+                del hooks[key]
     try:
         yield
     finally:
-        for module, kind, hooks in all_hooks:
-            setattr(module, kind, hooks)
+        for hooks, others in zip(all_hooks, before, strict=True):
+            added = {key: hook for key, hook in hooks.items() if key not in others}
+            hooks.clear()
+            hooks.update(others | added)  # transformers adds hooks when it first needs them
 
 
 def _package_of(hook: Any) -> str:

@@ -7,6 +7,7 @@ modules that only return their weights. The model's results stay the same.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import nn
 
@@ -72,9 +73,32 @@ def watch(
         watched.left_out[site.layer_name] = f"{site.description}: {reason}"
 
     observer = CallObserver(each=keep, needs_lse=needs_lse, refuse=refuse)
-    with observe(model, watched.sites, [(site, observer) for site in watched.sites]):
+    entries = [(site, observer) for site in watched.sites]
+    with observe(model, watched.sites, entries), _record_runs(watched.sites) as ran:
         yield watched
+    if ran and not heard and not watched.left_out:
+        raise ModelError(
+            f"{type(model).__name__} cannot be watched: {ran[0].description} ran, but did not use "
+            "transformers' attention interface, although its code names it"
+        )
     _check_heard(model, watched, has_calls=bool(heard))
+
+
+@contextmanager
+def _record_runs(sites: tuple[Site, ...]) -> Iterator[list[Site]]:
+    """Collect the sites whose modules run inside the block, except those without heads."""
+    ran: list[Site] = []
+    with ExitStack() as hooks:
+        for site in sites:
+            if site.is_routed and site.num_heads != 0:
+                keep = partial(_keep_site, ran, site)
+                hooks.enter_context(site.module.register_forward_hook(keep))
+        yield ran
+
+
+def _keep_site(ran: list[Site], site: Site, *_: object) -> None:
+    if site not in ran:
+        ran.append(site)
 
 
 @contextmanager

@@ -8,15 +8,16 @@ model comes before the first change.
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
+from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, check_head, parse_heads
+from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery.attention_layers import AttentionLayer, KeptHeads
 from headwise.pruning.surgery.find_layers import find_layers, remember_facts
@@ -70,14 +71,27 @@ def cut(
         with _restore_on_error(model, cuts):
             _apply_slices(model, cuts)
             if full_inputs is not None:
-                with route_attention(model, find_sites(model)):  # as silencing does
-                    actual = layer_outputs(model, layers, full_inputs)
+                actual = _run_cut(model, layers, full_inputs)
                 problem = (
                     f"{type(model).__name__} was not cut, because the result would differ from "
                     "silencing the heads"
                 )
                 difference = check_equivalence(model, actual, expected, problem)
     return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
+
+
+def _run_cut(
+    model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    """Outputs of the cut model. Raises ModelError if it does not run."""
+    try:
+        with route_attention(model, find_sites(model)):  # as silencing does
+            return layer_outputs(model, layers, inputs)
+    except (RuntimeError, ValueError, IndexError) as err:
+        raise ModelError(
+            f"{type(model).__name__} was not cut, because it does not run without these heads: "
+            f"{one_sentence(err)}"
+        ) from err
 
 
 def head_counts(model: nn.Module, inputs: Inputs | None = None) -> dict[str, tuple[int, int]]:
