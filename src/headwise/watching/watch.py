@@ -60,10 +60,10 @@ def watch(
     """
     model = as_module(model)
     watched = Watched(find_sites(model))
-    heard: set[Site] = set()
+    called: set[Site] = set()
 
     def keep(call: Call) -> None:
-        heard.add(call.site)
+        called.add(call.site)
         if each is None:
             watched.calls.append(call.snapshot())
         else:
@@ -76,12 +76,12 @@ def watch(
     entries = [(site, observer) for site in watched.sites]
     with observe(model, watched.sites, entries), _record_runs(watched.sites) as ran:
         yield watched
-    if ran and not heard and not watched.left_out:
+    if ran and not called and not watched.left_out:
         raise ModelError(
             f"{type(model).__name__} cannot be watched: {ran[0].description} ran, but did not use "
             "transformers' attention interface, although its code names it"
         )
-    _check_heard(model, watched, has_calls=bool(heard))
+    _check_left_out(model, watched, has_calls=bool(called))
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def observe(model: nn.Module, sites: tuple[Site, ...], entries: list[Entry]) -> 
         yield
 
 
-def _check_heard(model: nn.Module, watched: Watched, *, has_calls: bool) -> None:
+def _check_left_out(model: nn.Module, watched: Watched, *, has_calls: bool) -> None:
     """Warn about layers whose weights could not be read; raise ModelError if there are no others.
 
     A model that did not run has neither.
