@@ -119,13 +119,12 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     objective = options.embedding_of(pooling)
     texts = options.texts_of(text, by_line=lines, field=field)
     loaded = _load(model, dtype, device, revision, trust_remote_code)
-    read = _read(loaded, texts, image, audio)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         pruned = prune(
             loaded,
             folder,
             **amount,
-            **read,
+            **_read(loaded, texts, image, audio),
             objective=objective,
             settings=settings,
             with_onnx=onnx and folder is not None,
