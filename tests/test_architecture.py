@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "objectives": {"heads", "reading", "models", "watching"},
     "pruning": {
         *(
+            "attention",
             "head_table",
             "heads",
             "drawing",

@@ -38,6 +38,10 @@ Refit = Annotated[
     str, Option(help="bias (keep mean outputs), full (refit weights), wide (more weights) or none.")
 ]
 ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
+ChooseDtype = Annotated[
+    str,
+    Option(help="Precision to choose heads in: float32, bfloat16, or auto (the faster)."),
+]
 FitTokens = Annotated[int, Option(help="Tokens to fit corrections on.")]
 HeldTokens = Annotated[int, Option(help="Held-out tokens to measure the cut on.")]
 HasSamples = Annotated[
@@ -71,6 +75,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     field: options.Field = None,
     pooling: options.Pooling = None,
     choose_tokens: ChooseTokens = 4608,
+    choose_dtype: ChooseDtype = "auto",
     fit_tokens: FitTokens = 4096,
     held_tokens: HeldTokens = 3072,
     samples: HasSamples = True,
@@ -91,29 +96,28 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     Set how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
     amount = _amount(heads, plan, cut, keep, max_loss)
-    folder = _destination(out, is_dry=dry_run, force=force)
+    folder = None if dry_run else _destination(out, force=force)
     from headwise.pruning.prune import prune
-    from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
     from headwise.views.terminal import ProgressDisplay, quiet_console
 
-    has_curve = curve and not dry_run
-    if "heads" in amount and not has_curve:
-        options.refuse("the heads to cut are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
-        method=method or BEST,
+        method=method or PruneSettings.method,
         policy=policy,
         is_uniform=uniform,
         refit=refit,
         choose_tokens=choose_tokens,
+        choose_dtype=choose_dtype,
         fit_tokens=fit_tokens,
         held_tokens=held_tokens,
         keeps_texts_whole=lines or field is not None,
         seed=seed,
         samples_text=samples,
-        draws_curve=has_curve,
+        draws_curve=curve and not dry_run,
         times_speed=speed and not dry_run,
     )
+    if "heads" in amount and not settings.draws_curve:
+        options.refuse("the heads to cut are named", {"--method": method, "--uniform": uniform})
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on the refit
     objective = options.embedding_of(pooling)
@@ -127,7 +131,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
             **_read(loaded, texts, image, audio),
             objective=objective,
             settings=settings,
-            with_onnx=onnx and folder is not None,
+            with_onnx=onnx and not dry_run,
             force=force,
             progress=progress,
         )
@@ -163,12 +167,10 @@ def _read(
     return {"batches": batches}
 
 
-def _destination(out: Path | None, *, is_dry: bool, force: bool) -> Path | None:
-    """The folder to write, checked before the model loads; None for a dry run."""
+def _destination(out: Path | None, *, force: bool) -> Path:
+    """The folder to write, checked before the model loads."""
     from headwise.pruning.export.directories import check_destination
 
-    if is_dry:
-        return None
     if out is None:
         raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
     check_destination(out.expanduser(), force=force)

@@ -254,7 +254,7 @@ def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
 
 def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
     """One line on how many heads are cut and on which text; `count` is None for `max_loss`."""
-    search, total = setup.search, len(setup.search.heads)
+    search, settings, total = setup.search, setup.settings, len(setup.search.heads)
     if count is None:
         budget = setup.objective.describe_budget(amount.max_loss or 0.0)
         line = f"cutting as many of {total} heads as possible at a cost of at most {budget}"
@@ -266,10 +266,11 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
         rounding = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
         line = f"cutting {exact} of {total} heads{rounding}, keeping {total - exact}"
     uses = [f"measured on {setup.report.whole.describe_size()} of other text"]
-    if setup.settings.refit != "none":
+    if settings.refit != "none":
         uses.insert(0, f"corrected on {setup.fit.whole.describe_size()}")
-    if setup.settings.draws_curve or amount.heads is None:
-        uses.insert(0, f"chosen on {setup.choose.whole.describe_size()}")
+    if settings.draws_curve or amount.heads is None:
+        in_dtype = "" if settings.choose_dtype == "float32" else f" in {settings.choose_dtype}"
+        uses.insert(0, f"chosen on {setup.choose.whole.describe_size()}{in_dtype}")
     return f"{line}: {', '.join(uses)}"
 
 

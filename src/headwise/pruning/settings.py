@@ -7,6 +7,7 @@ from typing import Any
 from headwise.checks import real_number, whole_number
 from headwise.errors import OptionError
 from headwise.formats import format_count, join_words
+from headwise.pruning.selection.low_precision import CHOOSE_DTYPES
 from headwise.pruning.selection.methods import BEST, METHODS
 from headwise.pruning.text_sets import FOLDS
 
@@ -35,6 +36,9 @@ class PruneSettings:
     `wide` also refit weights, and are kept only if they do better. `none` tries none."""
     choose_tokens: int = 4608
     """Number of tokens to choose heads on."""
+    choose_dtype: str = "auto"
+    """Precision to choose heads in: `float32`, `bfloat16`, or `auto`, which is bfloat16 for models
+    with at least 50 million parameters on processors with instructions for it."""
     fit_tokens: int = 4096
     """Number of tokens to fit corrections on; half as many more are used to shrink them."""
     held_tokens: int = 3072
@@ -52,7 +56,12 @@ class PruneSettings:
     times_speed: bool = True
 
     def __post_init__(self) -> None:
-        for name, known in (("method", METHODS), ("policy", POLICIES), ("refit", REFITS)):
+        for name, known in (
+            ("method", tuple(METHODS)),
+            ("policy", POLICIES),
+            ("refit", REFITS),
+            ("choose_dtype", CHOOSE_DTYPES),
+        ):
             if getattr(self, name) not in known:
                 raise OptionError(
                     f"{name} is {getattr(self, name)!r}: choose from {', '.join(known)}",

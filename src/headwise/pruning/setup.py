@@ -23,6 +23,7 @@ from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients, has_gradients
 from headwise.pruning.record import TextPart, TextUse
+from headwise.pruning.selection.low_precision import choosing_dtype, choosing_registers
 from headwise.pruning.selection.methods import (
     CutSearch,
     costs_alone,
@@ -145,6 +146,7 @@ def prepare_setup(
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
         other = _evaluate_other(scored, settings)
+    settings = replace(settings, choose_dtype=choosing_dtype(scored.model, settings.choose_dtype))
     for step in ("choose", "report"):  # of one register: the whole takes long
         next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
@@ -264,6 +266,8 @@ def cut_search(
         progress(f"leaving {join_words(list(found.refused))} as they are", 0, 0)
     counts = {name: pair for name, pair in evaluation.counts.items() if name in names}
     heads = [head for head in evaluation.heads if head.layer_name in names]
+    registers = choosing_registers(registers, settings.choose_dtype)
+    evaluation = registers.whole
     means = None
     if settings.refit != "none":
         means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
