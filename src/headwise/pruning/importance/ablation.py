@@ -15,8 +15,8 @@ from torch import Tensor
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
+from headwise.objectives.recorded_pass import record_pass
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.recorded_pass import record_pass
 from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs
 

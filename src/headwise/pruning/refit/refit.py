@@ -22,12 +22,12 @@ from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.partial_passes import Block, find_blocks, run_block
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 from headwise.pruning.refit.state_cache import StateCache
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.output_biases import add_output_biases
 from headwise.watching.hooks import ModuleCall, record
+from headwise.watching.partial_passes import Block, find_blocks, run_block
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, output_weight
 

@@ -4,19 +4,26 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwise.pruning.importance.partial_passes import (
+from headwise.watching.hooks import record
+from headwise.watching.partial_passes import (
     Block,
     _block_name,
     find_blocks,
     replay_blocks,
     run_block,
 )
-from headwise.watching.hooks import record
 from headwise.watching.running import forward
 
-from ...watching.helpers import run as whole
-from ...watching.tiny import output_of
-from ..tiny_models import assert_close, assert_unchanged, model_of, padded, state_of, task_of
+from ..pruning.tiny_models import (
+    assert_close,
+    assert_unchanged,
+    model_of,
+    padded,
+    state_of,
+    task_of,
+)
+from .helpers import run as whole
+from .tiny import output_of
 
 EACH = pytest.mark.parametrize("name", ["embedding", "gpt2", "llama", "bart", "t5", "gemma2"])
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.objective import Sample
-from headwise.pruning.importance.partial_passes import Block, find_blocks, replay_blocks
 from headwise.watching.gates import MeanOutputs, gate, scale_heads
 from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.interface import CallObserver
+from headwise.watching.partial_passes import Block, find_blocks, replay_blocks
 from headwise.watching.routing import route_attention
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import observe

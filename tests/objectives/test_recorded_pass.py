@@ -6,14 +6,21 @@ from torch import Tensor, nn
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
-from headwise.pruning.importance.recorded_pass import RecordedPass, record_pass
+from headwise.objectives.recorded_pass import RecordedPass, record_pass
 from headwise.watching.gates import MeanOutputs, mean_outputs, silence
 
-from ...watching.helpers import allow_weights
-from ...watching.tiny import build
-from ...watching.tiny_configs import FAMILIES
-from ..kin import REFUSED
-from ..tiny_models import assert_close, assert_unchanged, model_of, objective_of, plain, state_of
+from ..pruning.kin import REFUSED
+from ..pruning.tiny_models import (
+    assert_close,
+    assert_unchanged,
+    model_of,
+    objective_of,
+    plain,
+    state_of,
+)
+from ..watching.helpers import allow_weights
+from ..watching.tiny import build
+from ..watching.tiny_configs import FAMILIES
 
 pytestmark = allow_weights
 AGAIN = {"albert", "bloom"}
