@@ -28,9 +28,9 @@ from headwise.watching.watch import observe, watch
 class MeanOutputs:
     """Mean output of each head; silencing with these means keeps each head's average output."""
 
-    by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
+    by_layer: Mapping[tuple[str, int], Float[Tensor, "*batch_and_heads d_value"]]
 
-    def of(self, site: Site) -> Float[Tensor, "heads d_value"]:
+    def of(self, site: Site) -> Float[Tensor, "*batch_and_heads d_value"]:
         """Mean outputs of one layer's heads."""
         if (site.stack, site.layer) not in self.by_layer:
             raise OptionError(
@@ -42,6 +42,20 @@ class MeanOutputs:
     def scaled(self, share: float) -> "MeanOutputs":
         """The mean outputs times `share`."""
         return MeanOutputs({layer: share * mean for layer, mean in self.by_layer.items()})
+
+
+@dataclass(frozen=True)
+class HeadOutputs(MeanOutputs):
+    """Output of each head at every position of one batch, to put in place of those of another run.
+
+    A batch that repeats this one several times gets the outputs repeated as often.
+    """
+
+    by_layer: Mapping[tuple[str, int], Float[Tensor, "batch heads query d_value"]]
+
+    def of(self, site: Site) -> Float[Tensor, "batch heads query d_value"]:
+        """Outputs of one layer's heads."""
+        return super().of(site)
 
 
 @contextmanager
@@ -161,8 +175,12 @@ def scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -
     return mixed * factors + _fit_mean(mean, mixed, site) * (1 - factors)
 
 
-def _fit_mean(mean: Tensor, mixed: Tensor, site: Site) -> Float[Tensor, "heads 1 d_value"]:
+def _fit_mean(
+    mean: Tensor, mixed: Tensor, site: Site
+) -> Float[Tensor, "*batch heads query_or_one d_value"]:
     heads, size = mixed.shape[1::2]
+    if mean.dim() == 4 and mean.shape[1:] == mixed.shape[1:] and not len(mixed) % len(mean):
+        return mean.to(mixed).repeat(len(mixed) // len(mean), 1, 1, 1)
     if mean.shape != (heads, size):
         raise OptionError(
             f"the mean outputs for {site.layer_name} have shape {list(mean.shape)}, but its heads "

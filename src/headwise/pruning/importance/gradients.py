@@ -6,8 +6,7 @@ every example's loss with respect to every head's gate.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +20,7 @@ from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
 from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs, gate
+from headwise.watching.running import without_weight_gradients
 
 DRAWS = 8
 """Number of random scalars per example: with 400 examples, enough to rank the heads."""
@@ -89,7 +89,7 @@ def gradients(
     pull = torch.zeros(len(heads), dtype=torch.float64)
     weights, expected = list[Tensor](), list[Tensor]()
     scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel, then Fisher
-    with _without_weight_gradients(evaluation.model):
+    with without_weight_gradients(evaluation.model):
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
             of_loss, of_draws, weight = _per_example(
@@ -171,7 +171,7 @@ def has_gradients(evaluation: Evaluation) -> bool:
     """Whether the objective has gradients with respect to heads; a custom one may have none."""
     model, sample = evaluation.model, evaluation.samples[0]
     gates = _open_gates(evaluation, sample)
-    with torch.enable_grad(), _without_weight_gradients(model), gate(model, gates):
+    with torch.enable_grad(), without_weight_gradients(model), gate(model, gates):
         return evaluation.objective.output(model, sample.inputs).requires_grad
 
 
@@ -180,19 +180,6 @@ def _standard_error(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " h
     if len(scores) == 1:
         return torch.full_like(scores[0], torch.inf)
     return scores.std(0) / math.sqrt(len(scores))
-
-
-@contextmanager
-def _without_weight_gradients(model: nn.Module) -> Iterator[None]:
-    """Turn off the weights' gradients inside the block, which halves the memory needed."""
-    trainable = [weight for weight in model.parameters() if weight.requires_grad]
-    for weight in trainable:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in trainable:
-            weight.requires_grad_(True)
 
 
 def divide_by_layer_norm(scores: Tensor, heads: Sequence[HeadId]) -> Tensor:

@@ -1,0 +1,420 @@
+"""Patch: which heads make a model answer this rather than that.
+
+In: a model, and pairs of a clean and a corrupted prompt. Out: a `PatchResult`: for every head, the
+share of the difference between both runs that it carries, exactly and estimated, and its direct
+effect on the logits.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.errors import ModelError, OptionError, warn_user
+from headwise.files import lock_folder, make_folder
+from headwise.formats import format_count
+from headwise.heads import HeadId
+from headwise.models.fingerprint import digest_weights
+from headwise.models.loaded import LoadedModel, Source, open_model
+from headwise.models.loading import LoadOptions
+from headwise.objectives.losses import Embedding
+from headwise.objectives.scored_model import objective_for
+from headwise.patching.alignment import align_pairs
+from headwise.patching.attribution import attribute_heads, attribute_with_drops
+from headwise.patching.direct_effect import direct_effects
+from headwise.patching.exact import patch_layers
+from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric
+from headwise.patching.paths import INPUTS, earlier_heads, patch_paths
+from headwise.patching.prompts import PromptPair
+from headwise.patching.result import (
+    PatchResult,
+    agreement,
+    bootstrap_shares,
+    estimate_columns,
+)
+from headwise.patching.runs import PairRuns, run_pairs
+from headwise.patching.settings import PatchSettings
+from headwise.patching.store import EffectStore
+from headwise.patching.tasks import task_pairs
+from headwise.progress import Progress, no_progress
+from headwise.reading.batch import Inputs
+from headwise.watching.running import in_evaluation
+
+TASK_PAIRS = 16
+"""Number of pairs of a built-in task that are patched by default."""
+SMALLEST_DIFFERENCE = 1e-6
+"""If the metric differs less between both runs, there is nothing to explain."""
+
+
+def patch(  # noqa: PLR0913 - all but the first three are keyword-only
+    source: Source,
+    clean: str | Sequence[str] | None = None,
+    corrupted: str | Sequence[str] | None = None,
+    *,
+    answer: str | Sequence[str] = "",
+    instead: str | Sequence[str] = "",
+    pairs: Iterable[PromptPair] | None = None,
+    task: str | None = None,
+    count: int | None = None,
+    metric: str | Callable[[nn.Module, Inputs], Tensor] | None = None,
+    settings: PatchSettings | None = None,
+    tokenizer: Any = None,
+    out: str | Path | None = None,
+    force: bool = False,
+    progress: Progress = no_progress,
+) -> PatchResult:
+    """Measure which heads carry the difference between clean and corrupted prompts.
+
+    Pass two prompts with as many tokens each (or lists of them), `pairs`, or the name of a built-in
+    `task`. `metric` is logit-difference (the default with answers), probability, kl, cosine (the
+    default for embedding models), or a function that maps model and inputs to one number per
+    example. With `out`, results are written to that folder, and a stopped run resumes there.
+
+    headwise.patch("smollm2", task="indirect-object").strongest(5)
+    """
+    settings = settings or PatchSettings()
+    loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
+    chosen = choose_pairs(
+        loaded, clean, corrupted, answer=answer, instead=instead, pairs=pairs, task=task, count=count
+    )
+    measure = choose_metric(loaded, metric, has_answers=bool(chosen[0].answer))
+    folder = None if out is None else Path(out).expanduser()
+    if folder is None:
+        with in_evaluation(loaded.model):
+            return _PatchRun(loaded, chosen, measure, settings, EffectStore(), progress).result()
+    about = {
+        "settings": asdict(settings) | {"receiver": str(settings.receiver or "")},
+        "metric": measure.name,
+        "pairs": [asdict(pair) for pair in chosen],
+        "weights": digest_weights(loaded.model),
+        "headwise": version("headwise"),
+    }
+    about["settings"]["directions"] = list(settings.directions)
+    about["settings"]["positions"] = settings.positions and list(settings.positions)
+    make_folder(folder)
+    with lock_folder(folder), in_evaluation(loaded.model):
+        store = EffectStore.open(folder, about, force=force)
+        result = _PatchRun(loaded, chosen, measure, settings, store, progress).result()
+        result.write(folder, force=True)
+        return result
+
+
+def choose_pairs(  # noqa: PLR0913 - all but the first three are keyword-only
+    loaded: LoadedModel,
+    clean: str | Sequence[str] | None,
+    corrupted: str | Sequence[str] | None,
+    *,
+    answer: str | Sequence[str] = "",
+    instead: str | Sequence[str] = "",
+    pairs: Iterable[PromptPair] | None = None,
+    task: str | None = None,
+    count: int | None = None,
+) -> tuple[PromptPair, ...]:
+    """The pairs that the arguments describe; raises OptionError unless exactly one way is used."""
+    ways = [
+        name
+        for name, value in (("clean", clean), ("pairs", pairs), ("task", task))
+        if value is not None
+    ]
+    if len(ways) != 1 or (clean is None) != (corrupted is None):
+        raise OptionError(
+            "pass a clean and a corrupted prompt, pairs, or the name of a task: exactly one of "
+            f"these, not {' and '.join(ways) or 'none'}"
+        )
+    if task is not None:
+        return task_pairs(task, loaded, count or TASK_PAIRS)
+    if pairs is not None:
+        chosen = tuple(pairs)
+    else:
+        columns = [
+            [each] if isinstance(each, str) else list(each)
+            for each in (clean or "", corrupted or "", answer, instead)
+        ]
+        longest = max(map(len, columns))
+        columns = [column * longest if len(column) == 1 else column for column in columns]
+        if len({*map(len, columns)}) > 1:
+            raise OptionError(
+                "clean, corrupted, answer and instead have different lengths "
+                f"({', '.join(str(len(column)) for column in columns)}): pass one of each per pair"
+            )
+        chosen = tuple(PromptPair(*row) for row in zip(*columns, strict=True))
+    if not chosen:
+        raise OptionError("there are no pairs: pass at least one", option="pairs")
+    return chosen[:count]
+
+
+def choose_metric(
+    loaded: LoadedModel,
+    metric: str | Callable[[nn.Module, Inputs], Tensor] | None,
+    *,
+    has_answers: bool,
+) -> Metric:
+    """The metric to measure by; by default, the one that suits the model and the pairs."""
+    objective = objective_for(loaded)
+    if callable(metric):
+        return CustomMetric(metric)
+    if metric is None:
+        is_embedding = isinstance(objective, Embedding)
+        metric = "cosine" if is_embedding else "logit-difference" if has_answers else "kl"
+    if metric not in METRICS:
+        raise OptionError(
+            f"metric is {metric!r}: choose from {', '.join(METRICS)}, or pass a function",
+            option="metric",
+        )
+    if metric == "cosine":
+        return CleanCosine(objective.pooling if isinstance(objective, Embedding) else "mean")
+    chosen = METRICS[metric]()
+    if chosen.needs_answers and not has_answers:
+        raise OptionError(
+            f"metric is {metric!r}, but the pairs have no answers: give answer and instead, or use "
+            "the metric kl",
+            option="metric",
+        )
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class _PatchRun:
+    """One call of `patch`: everything that is measured, batch by batch."""
+
+    loaded: LoadedModel
+    pairs: tuple[PromptPair, ...]
+    metric: Metric
+    settings: PatchSettings
+    store: EffectStore
+    progress: Progress
+
+    @cached_property
+    def runs(self) -> list[PairRuns]:
+        """Both runs of every batch of pairs."""
+        batches = align_pairs(self.loaded, self.pairs)
+        return [run_pairs(self.loaded.model, batch, self.metric) for batch in batches]
+
+    @cached_property
+    def heads(self) -> tuple[HeadId, ...]:
+        """Every head of the model, layer by layer."""
+        called = self.runs[0].calls["noise"]
+        return tuple(
+            HeadId(call.layer, head, call.stack) for call in called for head in range(call.num_heads)
+        )
+
+    @cached_property
+    def differences(self) -> Float[Tensor, " pairs"]:
+        """How much larger the metric is in the clean run than in the corrupted one."""
+        return self._in_order([(runs.clean - runs.corrupted)[None] for runs in self.runs])[0]
+
+    def result(self) -> PatchResult:
+        """Measure everything that the settings ask for."""
+        mean = float(self.differences.mean())
+        if not abs(mean) > SMALLEST_DIFFERENCE:
+            raise OptionError(
+                f"the {self.metric.name} is the same in both runs, on average over "
+                f"{format_count(len(self.pairs), 'pair')} (difference {mean:.2g}): choose prompts "
+                "that the model answers differently"
+            )
+        settings, shares = self.settings, dict[str, Tensor]()
+        first = settings.directions[0]
+        if settings.exact:
+            for direction in settings.directions:
+                shares[f"patch_{direction}"] = self._exact(direction)
+        if settings.attribution:
+            shares["attribution"] = self._attribution(first, steps=0)
+        if settings.steps:
+            shares["attribution_steps"] = self._attribution(first, steps=settings.steps)
+        columns: dict[str, list[float]] = {}
+        for name, changes in shares.items():
+            columns |= self._columns(name, changes)
+        means = {name: changes.mean(1) / mean for name, changes in shares.items()}
+        if settings.grad_drop:
+            means["attribution_drops"] = self._drops(first)
+            columns["attribution_drops"] = means["attribution_drops"].tolist()
+        about = self._about(mean)
+        if settings.exact and settings.control:
+            about["control"], control = self._control(first, means[f"patch_{first}"])
+            columns["control"] = control
+        exact = means.pop(f"patch_{first}", None)
+        means.pop("patch_noise", None)
+        if exact is not None and means:
+            about["agreement"] = agreement(means, exact)
+        direct = self._direct()
+        if direct is not None:
+            rows = bootstrap_shares(
+                direct, None, resamples=settings.resamples, seed=settings.seed
+            )
+            columns |= estimate_columns("direct_logit", rows)
+        places = {
+            name: [getattr(head, name) for head in self.heads]
+            for name in ("stack", "layer", "head")
+        }
+        table = HeadTable(pd.DataFrame({**places, **columns}), about)
+        return PatchResult(table, self._paths(first))
+
+    def _about(self, mean: float) -> dict[str, Any]:
+        clean, corrupted = (
+            float(self._in_order([getattr(runs, name)[None] for runs in self.runs]).mean())
+            for name in ("clean", "corrupted")
+        )
+        return {
+            "model": self.loaded.name,
+            **self.loaded.about,
+            "metric": self.metric.name,
+            "unit": self.metric.unit,
+            "pairs": len(self.pairs),
+            "tokens": sum(runs.batch.clean["input_ids"].numel() for runs in self.runs),
+            "clean": clean,
+            "corrupted": corrupted,
+            "difference": mean,
+            "part": self.settings.part,
+            "positions": self.settings.positions and list(self.settings.positions),
+            "direction": self.settings.directions[0],
+            "examples": [asdict(pair) for pair in self.pairs[:3]],
+        }
+
+    def _columns(self, name: str, changes: Float[Tensor, "heads pairs"]) -> dict[str, list[float]]:
+        settings = self.settings
+        rows = bootstrap_shares(
+            changes, self.differences, resamples=settings.resamples, seed=settings.seed
+        )
+        return estimate_columns(name, rows)
+
+    def _in_order(self, parts: Sequence[Float[Tensor, "rows _"]]) -> Float[Tensor, "rows pairs"]:
+        """Columns of all batches, in the order of the pairs."""
+        indices = [index for runs in self.runs for index in runs.batch.indices]
+        joined = torch.cat([part.cpu() for part in parts], 1)
+        return joined[:, torch.tensor(indices).argsort()]
+
+    def _sign(self, direction: str) -> float:
+        """Noising takes away what a head carries, so its changes count with the opposite sign."""
+        return 1.0 if direction == "denoise" else -1.0
+
+    def _exact(
+        self, direction: str, heads: Sequence[HeadId] | None = None, *, is_control: bool = False
+    ) -> Float[Tensor, "heads pairs"]:
+        """Change of the metric for each head and pair, towards what the head carries."""
+        settings, parts = self.settings, []
+        heads = self.heads if heads is None else heads
+        stage = f"{'control, ' if is_control else ''}{direction[:-1]}ing"
+        total = len(heads) * len(self.runs)
+        for number, runs in enumerate(self.runs):
+            pairs = len(runs.batch.indices)
+            outputs = runs.replacements(
+                direction,
+                part=settings.part,
+                positions=settings.positions,
+                order=[(pair + 1) % pairs for pair in range(pairs)] if is_control else None,
+            )
+            layers = {
+                name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))
+            }
+            key = f"{'control-' if is_control else ''}{direction}-{number}-{{}}"
+            known = {
+                name: self.store.get(key.format(name), len(some), pairs)
+                for name, some in layers.items()
+            }
+            missing = [head for name in layers if known[name] is None for head in layers[name]]
+            done = number * len(heads) + len(heads) - len(missing)
+            self.progress(stage, done, total)
+            for name, changes in patch_layers(runs, direction, outputs, missing):
+                known[name] = changes
+                self.store.put(key.format(name), changes)
+                done += len(changes)
+                self.progress(stage, done, total)
+            found = [changes for changes in known.values() if changes is not None]
+            parts.append(torch.cat(found))
+        return self._sign(direction) * self._in_order(parts)
+
+    def _attribution(self, direction: str, *, steps: int) -> Float[Tensor, "heads pairs"]:
+        parts = []
+        for number, runs in enumerate(self.runs):
+            self.progress("attribution", number, len(self.runs))
+            outputs = runs.replacements(
+                direction, part=self.settings.part, positions=self.settings.positions
+            )
+            parts.append(attribute_heads(runs, direction, outputs, self.heads, steps=steps))
+        return self._sign(direction) * self._in_order(parts)
+
+    def _drops(self, direction: str) -> Float[Tensor, " heads"]:
+        """Mean over blocks of the size of the estimates without the gradient through each."""
+        parts = []
+        for number, runs in enumerate(self.runs):
+            self.progress("attribution without single blocks", number, len(self.runs))
+            outputs = runs.replacements(
+                direction, part=self.settings.part, positions=self.settings.positions
+            )
+            parts.append(attribute_with_drops(runs, direction, outputs, self.heads))
+        by_block = torch.cat(parts, 2).mean(2)
+        blocks = len(by_block)
+        sizes: Tensor = by_block.abs().sum(0) / (blocks - 1) / abs(self.differences.mean())
+        return sizes
+
+    def _control(
+        self, direction: str, exact: Float[Tensor, " heads"]
+    ) -> tuple[dict[str, float], list[float]]:
+        """Effects of the strongest heads if their outputs come from other pairs."""
+        column = [float("nan")] * len(self.heads)
+        if any(len(runs.batch.indices) < 2 for runs in self.runs):
+            return {}, column
+        count = min(self.settings.control, len(self.heads))
+        rows = sorted(exact.abs().topk(count).indices.tolist())
+        changes = self._exact(direction, [self.heads[row] for row in rows], is_control=True)
+        shares = changes.mean(1) / self.differences.mean()
+        for row, share in zip(rows, shares.tolist(), strict=True):
+            column[row] = share
+        return {"heads": count, "largest": float(shares.abs().max())}, column
+
+    def _direct(self) -> Float[Tensor, "heads pairs"] | None:
+        """Direct effects on the logit difference; None if they are unknown or not wanted."""
+        wanted = self.settings.direct
+        is_possible = self.metric.needs_answers and self.runs[0].batch.position.numel() > 0
+        if wanted is False or (wanted is None and not is_possible):
+            return None
+        if not is_possible:
+            raise OptionError(
+                f"direct is True, but the metric is {self.metric.name}: direct effects are parts of "
+                "a logit difference, so give answer and instead",
+                option="direct",
+            )
+        try:
+            parts = [direct_effects(runs, self.heads).heads for runs in self.runs]
+        except ModelError as error:
+            if wanted:
+                raise
+            warn_user(f"direct effects are left out: {error}")
+            return None
+        return self._in_order(parts)
+
+    def _paths(self, direction: str) -> pd.DataFrame | None:
+        receiver = self.settings.receiver
+        if receiver is None:
+            return None
+        assert isinstance(receiver, HeadId)
+        senders = earlier_heads(receiver, self.heads)
+        parts: dict[str, list[Tensor]] = {name: [] for name in INPUTS}
+        for number, runs in enumerate(self.runs):
+            outputs = runs.replacements(
+                direction, part=self.settings.part, positions=self.settings.positions
+            )
+
+            def report(done: int, number: int = number) -> None:
+                total = len(self.runs) * len(senders)
+                self.progress(f"paths to {receiver}", number * len(senders) + done, total)
+
+            changes = patch_paths(runs, direction, outputs, receiver, senders, report)
+            for name in INPUTS:
+                parts[name].append(self._sign(direction) * changes[name])
+        columns: dict[str, list[Any]] = {
+            "sender": list(map(str, senders)),
+            "receiver": [str(receiver)] * len(senders),
+        }
+        for name in INPUTS:
+            columns |= self._columns(name, self._in_order(parts[name]))
+        return pd.DataFrame(columns)

@@ -1,0 +1,156 @@
+"""Runs: the clean and the corrupted run of a batch of prompt pairs, and what to patch with.
+
+In: a model, a batch and a metric. Out: both runs' values of the metric, and for each direction the
+run to patch and the head outputs to put into it: the other run's, or what heads would output if
+they looked where they look in the other run, or carried what they carry there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headwise.attention.attend import attend
+from headwise.errors import ModelError, OptionError
+from headwise.heads import HeadCounts
+from headwise.objectives.evaluation import Evaluation, count_heads
+from headwise.objectives.objective import Sample
+from headwise.patching.alignment import PairBatch
+from headwise.patching.metrics import Metric, MetricObjective
+from headwise.reading.batch import Inputs
+from headwise.watching.calls import AttentionCall, Call
+from headwise.watching.gates import HeadOutputs
+from headwise.watching.watch import watch
+
+DIRECTIONS = ("denoise", "noise")
+"""Denoising puts clean outputs into the corrupted run, noising corrupted ones into the clean run."""
+PARTS = ("output", "pattern", "value")
+"""What is patched of a head: its output, only where it looks, or only what it carries."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairRuns:
+    """Both runs of a batch, without gradients."""
+
+    model: nn.Module
+    batch: PairBatch
+    metric: Metric
+    clean_output: Tensor
+    corrupted_output: Tensor
+    calls: Mapping[str, tuple[Call, ...]]
+    """Every attention call of the run that each direction patches."""
+
+    @cached_property
+    def counts(self) -> HeadCounts:
+        """Number of heads and KV heads in each layer."""
+        return count_heads(self.model, self.batch.clean)
+
+    @property
+    def objective(self) -> MetricObjective:
+        """The metric on this batch."""
+        return MetricObjective(self.metric, self.batch, self.clean_output)
+
+    @cached_property
+    def clean(self) -> Float[Tensor, " batch"]:
+        """The metric of the clean run."""
+        return self.objective.values(self.clean_output).double()
+
+    @cached_property
+    def corrupted(self) -> Float[Tensor, " batch"]:
+        """The metric of the corrupted run."""
+        return self.objective.values(self.corrupted_output).double()
+
+    def inputs(self, direction: str) -> Inputs:
+        """The inputs of the run to patch."""
+        return self.batch.corrupted if direction == "denoise" else self.batch.clean
+
+    def base(self, direction: str) -> Float[Tensor, " batch"]:
+        """The metric of the run to patch."""
+        return self.corrupted if direction == "denoise" else self.clean
+
+    def evaluation(self, direction: str) -> Evaluation:
+        """The run to patch, as an evaluation with a single sample."""
+        sample = Sample(self.inputs(direction))
+        return Evaluation(self.model, self.objective, (sample,))
+
+    def replacements(
+        self,
+        direction: str,
+        *,
+        part: str = "output",
+        positions: Sequence[int] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> HeadOutputs:
+        """Outputs to put into the run to patch.
+
+        They differ from the run's own only at `positions`; None for all. `order` takes the outputs
+        of each pair from another pair of the batch, as a control.
+        """
+        other = "noise" if direction == "denoise" else "denoise"
+        is_patched, by_layer = self._is_patched(positions), {}
+        for mine, theirs in zip(self.calls[direction], self.calls[other], strict=True):
+            outputs = _outputs_with(mine, theirs, part)
+            if order is not None:
+                outputs = outputs[list(order)]
+            if is_patched is not None:
+                outputs = torch.where(is_patched[:, None], outputs, mine.mixed)
+            by_layer[mine.stack, mine.layer] = outputs
+        return HeadOutputs(by_layer)
+
+    def _is_patched(self, positions: Sequence[int] | None) -> Bool[Tensor, "query 1"] | None:
+        if positions is None:
+            return None
+        length = self.batch.length
+        for position in positions:
+            if not -length <= position < length:
+                raise OptionError(
+                    f"position {position} is not in a prompt of {length} tokens: use 0 to "
+                    f"{length - 1}, or negative numbers to count from the end",
+                    option="positions",
+                )
+        is_patched = torch.zeros(length, 1, dtype=torch.bool)
+        is_patched[list(positions)] = True
+        return is_patched
+
+
+def _outputs_with(
+    mine: Call, theirs: Call, part: str
+) -> Float[Tensor, "batch heads query d_value"]:
+    """The outputs of a layer's heads with a part of another run; no weight matrix is built."""
+    if part == "output":
+        return theirs.mixed
+    if not isinstance(mine, AttentionCall) or not isinstance(theirs, AttentionCall):
+        raise ModelError(
+            f"{mine.site.layer_name} returns only its weights, so patterns and values cannot be "
+            "patched apart: patch the output"
+        )
+    looks, carries = (theirs, mine) if part == "pattern" else (mine, theirs)
+    rules = replace(looks.rules, dropout=0.0)
+    return attend(looks.queries, looks.keys, carries.values, rules=rules)
+
+
+@torch.no_grad()
+def run_pairs(model: nn.Module, batch: PairBatch, metric: Metric) -> PairRuns:
+    """Run the model on the clean and on the corrupted prompts of a batch."""
+    outputs, calls = {}, {}
+    for direction, inputs in (("noise", batch.clean), ("denoise", batch.corrupted)):
+        with watch(model) as watched:
+            outputs[direction] = metric.output(model, inputs, batch)
+        calls[direction] = tuple(_check_calls(watched.calls))
+    return PairRuns(model, batch, metric, outputs["noise"], outputs["denoise"], calls)
+
+
+def _check_calls(calls: Iterable[Call]) -> Iterable[Call]:
+    """Yield the calls; raise ModelError if a layer has several."""
+    seen = set()
+    for call in calls:
+        if call.site.layer_name in seen:
+            raise ModelError(
+                f"{call.site.description} runs several times per pass, so its heads cannot be "
+                "patched"
+            )
+        seen.add(call.site.layer_name)
+        yield call
