@@ -62,20 +62,30 @@ def objective_for(
         return objective
     if objective is not None:
         return CustomLoss(objective)
-    name = type(loaded.model).__name__
-    is_pair = has_decoder(getattr(loaded.model, "config", None))
-    if ("CausalLM" in name or "LMHead" in name) and not is_pair:
+    if predicts_next_token(loaded.model):
         return NextToken()
-    if "MaskedLM" in name:
+    if predicts_masked_tokens(loaded.model):
         mask_id = getattr(loaded.tokenizer, "mask_token_id", None)
         return MaskedToken(mask_id, frozenset(getattr(loaded.tokenizer, "all_special_ids", ())))
-    if re.search(r"For[A-Z]", name):
+    if re.search(r"For[A-Z]", type(loaded.model).__name__):
         return Divergence()
     if loaded.folder and loaded.is_from_hub and not (loaded.folder / POOLING_FILE).is_file():
         warn_user(
             f"mean pooling is assumed for {loaded.name}, because the cache has no {POOLING_FILE}"
         )
     return Embedding(pooling_in(loaded.folder))
+
+
+def predicts_next_token(model: nn.Module) -> bool:
+    """Whether the model's class is a causal language model with its prediction head."""
+    name = type(model).__name__
+    is_causal = "CausalLM" in name or "LMHead" in name
+    return is_causal and not has_decoder(getattr(model, "config", None))
+
+
+def predicts_masked_tokens(model: nn.Module) -> bool:
+    """Whether the model's class is a masked language model with its prediction head."""
+    return "MaskedLM" in type(model).__name__
 
 
 def pooling_in(folder: Path | None) -> str:
