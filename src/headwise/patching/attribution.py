@@ -1,9 +1,9 @@
 """Attribution patching: the effect of patching each head, estimated from gradients.
 
 In: the runs of a batch of pairs. Out: for every head and pair, the change of the metric to first
-order, from one backward pass for all heads. `steps` average gradients between the two
-prompts, and `attribute_with_drops` finds heads whose direct and indirect effects cancel. Memory grows
-linearly with the length of the prompts, because attention runs in the fused kernel.
+order, from one backward pass for all heads. Gradients can be averaged between the two prompts, and
+`attribute_with_drops` finds heads whose direct and indirect effects cancel. Memory grows linearly
+with the length of the prompts, because attention runs in the fused kernel.
 
 Kramar et al. 2024 (arxiv.org/abs/2403.00745) call the second GradDrop, a part of AtP*. Its other
 part, the exact softmax for changed queries and keys, is in runs.py: the outputs for patched
@@ -94,13 +94,15 @@ def _between_prompts(runs: PairRuns, direction: str, share: float) -> Iterator[N
     if not share:
         yield
         return
-    embedding: Any = runs.model.get_input_embeddings()
+    model: Any = runs.model
+    embedding = model.get_input_embeddings()
     other = "noise" if direction == "denoise" else "denoise"
     with torch.no_grad():
-        goal = embedding(runs.inputs(other)["input_ids"])
+        goal: Tensor = embedding(runs.inputs(other)["input_ids"])
 
     def move(_: nn.Module, __: Any, embedded: Tensor) -> Tensor:
-        return embedded + share * (goal - embedded)
+        moved: Tensor = embedded + share * (goal - embedded)
+        return moved
 
     with embedding.register_forward_hook(move):
         yield
@@ -184,7 +186,8 @@ class _Switch:
                 "cannot be dropped: set grad_drop to False",
                 option="grad_drop",
             )
-        result = _DroppedGradient.apply(result, stream, self, number)
+        apply: Any = _DroppedGradient.apply
+        result = apply(result, stream, self, number)
         return (result, *out[1:]) if isinstance(out, tuple) else result
 
 

@@ -1,13 +1,14 @@
 """Direct effect: what each head writes into the logits itself, not through later layers.
 
-In: the runs of a batch of pairs, for a decoder-only model. Out: for every head, its part of the logit
-difference between `answer` and `instead` in the clean run, and the parts that are not heads. The
-sum of all is checked against the logit difference. The scale of the final norm, which depends on
-the whole stream, counts as constant.
+In: the runs of a batch of pairs, for a decoder-only model. Out: for every head, its part of the
+logit difference between `answer` and `instead` in the clean run, and the parts that are not heads.
+The sum of all is checked against the logit difference. The scale of the final norm, which depends
+on the whole stream, counts as constant.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -39,7 +40,8 @@ class DirectEffects:
 @torch.no_grad()
 def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
     """Each head's own part of the logit difference at the last position of the clean prompts."""
-    batch, model = runs.batch, runs.model
+    batch = runs.batch
+    model: Any = runs.model
     assert batch.answer is not None and batch.instead is not None
     unembedding = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     stream = record_stream(model, batch.clean)
@@ -94,12 +96,18 @@ def _at(model: nn.Module, path: str) -> nn.Module:
     return model.get_submodule(path)
 
 
-def _final_norm(stream: RecordedStream, states: Float[Tensor, "batch position d_model"]) -> nn.Module:
+def _final_norm(
+    stream: RecordedStream, states: Float[Tensor, "batch position d_model"]
+) -> nn.Module:
     """The innermost module that outputs the `states` that the logits are computed from."""
-    for name in reversed(stream.calls):
+    for name in reversed([*stream.calls]):
         call = stream.calls[name]
         is_leaf = not [*_at(stream.model, name).children()]
-        if is_leaf and isinstance(call.output, Tensor) and call.output.shape[-1] == states.shape[-1]:
+        if (
+            is_leaf
+            and isinstance(call.output, Tensor)
+            and call.output.shape[-1] == states.shape[-1]
+        ):
             if torch.equal(call.output[:, -1], states[:, -1]):
                 return _at(stream.model, name)
     raise ModelError(

@@ -1,8 +1,8 @@
 """Exact patching: the metric after each head's output is replaced, one head at a time.
 
-In: the runs of a batch of pairs. Out: the change of the metric for every head and pair. All heads of
-a layer share the pass below it, and several are computed in one pass, each in its own copy of the
-batch.
+In: the runs of a batch of pairs. Out: the change of the metric for every head and pair. All heads
+of a layer share the pass below it, and several are computed in one pass, each in its own copy of
+the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,10 @@ MOST_TOKENS = 2048
 def patch_layers(
     runs: PairRuns, direction: str, outputs: HeadOutputs, heads: Sequence[HeadId]
 ) -> Iterator[tuple[str, Float[Tensor, "heads pairs"]]]:
-    """Yield each layer's name and the change of the metric when one of its heads at a time outputs
-    what it does in `outputs`. `heads` are grouped by layer.
+    """Yield each layer's name, and the change of the metric for each of its heads.
+
+    The change is that of the run in which this head alone outputs what it does in `outputs`.
+    `heads` are grouped by layer.
     """
     if not heads:
         return

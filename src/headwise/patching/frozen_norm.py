@@ -46,7 +46,9 @@ class FrozenNorm:
             "through it is unknown: patch without direct effects (direct=False)"
         )
 
-    def contribution(self, part: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def contribution(
+        self, part: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_model"]:
         """What one part of the states adds to the norm's output."""
         centre = part.mean(-1, keepdim=True) if self.subtracts_mean else 0.0
         return self.scale * (part - centre)

@@ -6,7 +6,7 @@ effect on the logits.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from itertools import groupby
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.files import lock_folder, make_folder
 from headwise.formats import format_count
+from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.models.fingerprint import digest_weights
 from headwise.models.loaded import LoadedModel, Source, open_model
@@ -84,22 +85,27 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
     settings = settings or PatchSettings()
     loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
     chosen = choose_pairs(
-        loaded, clean, corrupted, answer=answer, instead=instead, pairs=pairs, task=task, count=count
+        loaded,
+        clean,
+        corrupted,
+        answer=answer,
+        instead=instead,
+        pairs=pairs,
+        task=task,
+        count=count,
     )
     measure = choose_metric(loaded, metric, has_answers=bool(chosen[0].answer))
     folder = None if out is None else Path(out).expanduser()
     if folder is None:
         with in_evaluation(loaded.model):
             return _PatchRun(loaded, chosen, measure, settings, EffectStore(), progress).result()
-    about = {
-        "settings": asdict(settings) | {"receiver": str(settings.receiver or "")},
+    about: dict[str, Any] = {
+        "settings": settings.to_json(),
         "metric": measure.name,
         "pairs": [asdict(pair) for pair in chosen],
         "weights": digest_weights(loaded.model),
         "headwise": version("headwise"),
     }
-    about["settings"]["directions"] = list(settings.directions)
-    about["settings"]["positions"] = settings.positions and list(settings.positions)
     make_folder(folder)
     with lock_folder(folder), in_evaluation(loaded.model):
         store = EffectStore.open(folder, about, force=force)
@@ -204,7 +210,9 @@ class _PatchRun:
         """Every head of the model, layer by layer."""
         called = self.runs[0].calls["noise"]
         return tuple(
-            HeadId(call.layer, head, call.stack) for call in called for head in range(call.num_heads)
+            HeadId(call.layer, head, call.stack)
+            for call in called
+            for head in range(call.num_heads)
         )
 
     @cached_property
@@ -247,9 +255,7 @@ class _PatchRun:
             about["agreement"] = agreement(means, exact)
         direct = self._direct()
         if direct is not None:
-            rows = bootstrap_shares(
-                direct, None, resamples=settings.resamples, seed=settings.seed
-            )
+            rows = bootstrap_shares(direct, None, resamples=settings.resamples, seed=settings.seed)
             columns |= estimate_columns("direct_logit", rows)
         places = {
             name: [getattr(head, name) for head in self.heads]
@@ -312,9 +318,7 @@ class _PatchRun:
                 positions=settings.positions,
                 order=[(pair + 1) % pairs for pair in range(pairs)] if is_control else None,
             )
-            layers = {
-                name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))
-            }
+            layers = {name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))}
             key = f"{'control-' if is_control else ''}{direction}-{number}-{{}}"
             known = {
                 name: self.store.get(key.format(name), len(some), pairs)
@@ -379,8 +383,8 @@ class _PatchRun:
             return None
         if not is_possible:
             raise OptionError(
-                f"direct is True, but the metric is {self.metric.name}: direct effects are parts of "
-                "a logit difference, so give answer and instead",
+                f"direct is True, but the metric is {self.metric.name}: direct effects are parts "
+                "of a logit difference, so give answer and instead",
                 option="direct",
             )
         try:

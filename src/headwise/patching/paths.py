@@ -58,7 +58,9 @@ def patch_paths(
     evaluation, base = runs.evaluation(direction), runs.base(direction).cpu()
     recorded = record_pass(evaluation, evaluation.samples[0])
     stream = record_stream(runs.model, runs.inputs(direction))
-    own = next(call for call in runs.calls[direction] if call.site.layer_name == receiver.layer_name)
+    own = next(
+        call for call in runs.calls[direction] if call.site.layer_name == receiver.layer_name
+    )
     if not isinstance(own, AttentionCall):
         raise ModelError(f"{receiver.layer_name} returns only its weights: choose another receiver")
     copies, pairs = max(1, MOST_TOKENS // recorded.num_tokens), len(base)

@@ -31,7 +31,8 @@ def head_weights(call: SiteCall) -> Float[Tensor, "heads d_value d_model"]:
             f"what {call.site.layer_name}'s heads write is unknown, because a gate or a norm comes "
             "between them and the output projection"
         )
-    return weight.unflatten(0, (call.num_heads, -1))
+    matrices: Tensor = weight.unflatten(0, (call.num_heads, -1))  # type: ignore[no-untyped-call]
+    return matrices
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +63,10 @@ class RecordedStream:
             bound = ROUNDING * torch.finfo(rest.dtype).eps * float(call.output.abs().max())
             for name, inner in self.calls.items():
                 output = inner.output
-                is_inside = name.startswith(f"{block.name}.") and isinstance(output, Tensor)
-                if is_inside and output.shape == rest.shape:
-                    if float((output - rest).abs().max()) <= bound:
-                        return output
+                if not name.startswith(f"{block.name}.") or not isinstance(output, Tensor):
+                    continue
+                if output.shape == rest.shape and float((output - rest).abs().max()) <= bound:
+                    return output
         raise ModelError(
             f"{type(self.model).__name__} does not add the attention of {block.name} unchanged to "
             "its input, so what its heads write to later layers is unknown"

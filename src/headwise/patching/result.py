@@ -59,7 +59,7 @@ class PatchResult:
     def svg(self, column: str | None = None) -> str:
         """A grid of all heads, coloured by their effects."""
         column = column or self.ranked_by
-        grids = {stack: self.table.grid(column, stack) for stack in self.table.stacks}
+        grids = {stack: self.table.grid(column, stack).tolist() for stack in self.table.stacks}
         return effect_svg(grids, title=f"{self.table.about['model']}: {column}")
 
     def to_json(self) -> str:
@@ -136,11 +136,15 @@ def estimate_columns(
 ) -> dict[str, list[float]]:
     """The four columns of an estimate."""
     parts = zip(*rows, strict=True)
-    return {f"{name}{ending}": list(part) for ending, part in zip(PARTS_OF_ESTIMATE, parts)}
+    return {
+        f"{name}{ending}": list(part) for ending, part in zip(PARTS_OF_ESTIMATE, parts, strict=True)
+    }
 
 
 def agreement(
-    estimates: Mapping[str, Float[Tensor, " heads"]], exact: Float[Tensor, " heads"], count: int = 20
+    estimates: Mapping[str, Float[Tensor, " heads"]],
+    exact: Float[Tensor, " heads"],
+    count: int = 20,
 ) -> dict[str, dict[str, Any]]:
     """How far each estimate agrees with the exact effects: recall of the largest, and the error."""
     count = min(count, len(exact))

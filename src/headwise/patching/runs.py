@@ -26,7 +26,7 @@ from headwise.watching.gates import HeadOutputs
 from headwise.watching.watch import watch
 
 DIRECTIONS = ("denoise", "noise")
-"""Denoising puts clean outputs into the corrupted run, noising corrupted ones into the clean run."""
+"""Denoising patches the corrupted run with clean outputs, noising the clean run with corrupted."""
 PARTS = ("output", "pattern", "value")
 """What is patched of a head: its output, only where it looks, or only what it carries."""
 

@@ -1,6 +1,7 @@
 """PatchSettings: what to patch, how, and with which controls. Checked when they are made."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
@@ -29,7 +30,7 @@ class PatchSettings:
     grad_drop: bool = False
     """Whether to estimate effects without the gradient through each block, too (AtP*)."""
     direct: bool | None = None
-    """Whether to compute direct effects on the logits; None if the model and the metric allow it."""
+    """Whether to compute direct effects on the logits; None to do so if they are defined."""
     receiver: HeadId | str | None = None
     """Head to measure paths to; None for no paths."""
     control: int = 20
@@ -37,6 +38,12 @@ class PatchSettings:
     resamples: int = 1000
     """Number of bootstrap samples of the pairs for intervals."""
     seed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        values = asdict(self) | {"receiver": self.receiver and str(self.receiver)}
+        lists = {name: list(each) for name, each in values.items() if isinstance(each, tuple)}
+        return values | lists
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.directions if name not in DIRECTIONS]

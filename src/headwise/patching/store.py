@@ -37,9 +37,7 @@ class EffectStore:
         """The store of a new or a stopped run; raises OutputError if another run is there."""
         if folder is None:
             return cls()
-        run = RunFolder(
-            folder=folder, kind="patch", settings=settings, outputs=(*FILES, PROGRESS)
-        )
+        run = RunFolder(folder=folder, kind="patch", settings=settings, outputs=(*FILES, PROGRESS))
         if not run.check(force=force, must_be_new=True) or force:
             run.clear()
         run.start()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
