@@ -51,6 +51,10 @@ MAY_IMPORT = {
         ),
     },
     "comparing": {"reading", "models", "watching", "objectives", "pruning"},
+    "patching": {
+        *("heads", "head_table", "drawing", "reading", "models", "watching", "objectives"),
+        "run_folder",
+    },
     "planning": {"hub"},
     "sweeps": {
         *("attention", "drawing", "reading", "watching", "measures", "scans", "planning"),
