@@ -8,6 +8,8 @@ from headwise.explorer.lesson.lesson import Lesson
 from headwise.models import embedded
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.scored_model import open_scored_model
+from headwise.patching.alignment import align_pairs
+from headwise.patching.tasks import TASKS, task_pairs
 from headwise.watching.sites import find_sites
 
 from .explorer.lesson_cases import assert_is_a_lesson, figures_of
@@ -60,3 +62,16 @@ def test_a_lesson_on_a_real_causal_model(smollm2: LoadedModel) -> None:
     assert figure["together"][-1]["likeliest"]["token"] != "Paris"
     slices = figures_of(lesson, "heads")["heads"]
     assert [each["kv_head"] for each in slices] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_smollm2_solves_the_built_in_prompt_tasks(smollm2: LoadedModel, name: str) -> None:
+    assert len(task_pairs(name, smollm2)) >= 60
+    is_right = []
+    for batch in align_pairs(smollm2, task_pairs(name, smollm2, 16)):
+        logits = run(smollm2.model, batch.clean).logits
+        rows = logits[torch.arange(len(batch.position)), batch.position]
+        assert batch.answer is not None and batch.instead is not None
+        answer, instead = (rows.gather(1, ids[:, None]) for ids in (batch.answer, batch.instead))
+        is_right.extend((answer > instead)[:, 0].tolist())
+    assert sum(is_right) >= 15

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import normalizers
 
 from headwise.errors import OptionError
 from headwise.models.loaded import LoadedModel
@@ -126,10 +127,10 @@ def test_prompts_of_different_length_name_the_place() -> None:
     with pytest.raises(AlignmentError) as caught:
         align_pairs(load_tiny("gpt2", pieces_tokenizer()), [good, pair])
     assert str(caught.value) == (
-        "pair 2 cannot be aligned: clean has 3 tokens ('When', ' Mary', ' went') and corrupted 6 "
+        "pair 2 cannot be aligned: clean has 3 tokens ('When', ' Mary', ' went') and corrupted 7 "
         "('When', ' ', 'R', 'o', 's', 'e', ' went'); they first differ at token 2, ' Mary' against "
         "' ', 'R', 'o', 's', 'e'; use words with the same number of tokens"
-    ).replace("corrupted 6", f"corrupted {len(pieces_tokenizer().tokenize('When Rose went'))}")
+    )
 
 
 def test_a_missing_word_differs_from_nothing_and_long_lists_end_early() -> None:
@@ -149,9 +150,13 @@ PIECES = ("gpt2", pieces_tokenizer)
         (CAUSAL, ("w5", "w6", "w7", " w7"), "answer 'w7' and instead ' w7'.*same token 'w7'"),
         (CAUSAL, ("w5", "w6", "w7", "w8 w9"), "instead 'w8 w9', which is 2 tokens, 'w8', 'w9'"),
         (CAUSAL, ("w5", "w6", "hello", "w8"), "answer 'hello', which the tokenizer does not know"),
-        (PIECES, ("When", "to", "Mary", " he"), "'Mary', which is .* write it as ' Mary'"),
-        (PIECES, ("When", "to", " s", " he"), "' s', which is .* write it as 's'"),
-        (PIECES, ("When", "to", " Xerxes", " he"), "' Xerxes', .* use another word"),
+        (
+            PIECES,
+            ("When key", "When bag", "Mary", " he"),
+            "'Mary', which is .* write it as ' Mary'",
+        ),
+        (PIECES, ("When key", "When bag", " z", " he"), "' z', which is .* write it as 'z'"),
+        (PIECES, ("When key", "When bag", " Xerxes", " he"), "' Xerxes', .* use another word"),
         (MASKED, ("w5 w6", "w5 ___"), "pair 1 has 0 mask tokens in its clean .*MASK.* or ___"),
         (MASKED, ("w5 ___", "w5 ___ ___"), "clean has 2 tokens .* and corrupted 3"),
         (MASKED, ("w5 ___ w6", "w5 ___ ___"), "2 mask tokens in its corrupted prompt"),
@@ -169,17 +174,9 @@ def test_a_pair_that_does_not_fit_says_why(
 
 def test_a_prompt_that_the_tokenizer_drops_is_refused() -> None:
     tokenizer = words_tokenizer()
-    tokenizer.backend_tokenizer.normalizer = None
-    with pytest.raises(AlignmentError, match="pair 1 has no tokens in the prompt '\\\\u200b'"):
-        align_pairs(load_tiny("gpt2", _dropping_tokenizer()), [PromptPair("\u200b", "w5")])
-
-
-def _dropping_tokenizer() -> Any:
-    from tokenizers import normalizers
-
-    tokenizer = words_tokenizer()
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
-    return tokenizer
+    with pytest.raises(AlignmentError, match="pair 1 has no tokens in the prompt"):
+        align_pairs(load_tiny("gpt2", tokenizer), [PromptPair("\u200b", "w5")])
 
 
 @pytest.mark.parametrize(
@@ -213,7 +210,7 @@ def _without_mask() -> Any:
         (LoadedModel("bare", load_tiny("gpt2").model, None), "bare has no tokenizer"),
         (load_tiny("vit"), "tiny-vit reads images, not text"),
         (load_tiny("bert", _without_mask()), "tiny-bert predicts masked .* no mask token"),
-        (load_encoder(), "tiny-encoder is a BertModel, .* keeps_head=True"),
+        (load_encoder(), "tiny-encoder is a BertModel, .*keeps_head=True"),
         (load_tiny("t5"), "tiny-t5 is a T5.*, which has no head .* leave out the answers"),
     ],
 )

@@ -1,8 +1,9 @@
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from headwise.errors import OptionError
@@ -24,18 +25,16 @@ ALL_PAIRS = [
 def whole_words(*, leaves_out: str = "", joins_digits: bool = False) -> Any:
     """A tokenizer with one token per word and sign of the tasks; it keeps spaces in tokens."""
     split = r" ?[A-Za-z]+| ?[0-9]+|." if joins_digits else r"\[MASK\]| ?[A-Za-z]+| |[0-9]|."
-    texts = [text for task in TASKS.values() for pair in task.pairs for text in vars(pair).values()]
-    texts += [
-        text for task in TASKS.values() for pair in task.masked for text in vars(pair).values()
-    ]
+    pairs = [pair for task in TASKS.values() for pair in (*task.pairs, *task.masked)]
+    texts = [text for pair in pairs for text in vars(pair).values()]
     words = dict.fromkeys(word for text in texts for word in re.findall(split, text))
     names = ["[UNK]", "[MASK]", *(word for word in words if word.strip() != leaves_out)]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(names))}
     plain = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    from tokenizers import Regex
-
     plain.pre_tokenizer = pre_tokenizers.Split(Regex(split), "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="[UNK]", mask_token="[MASK]")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=plain, unk_token="[UNK]", mask_token=AddedToken("[MASK]", lstrip=True)
+    )
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -61,13 +60,11 @@ def test_prompts_of_a_pair_differ_in_one_word_and_so_do_their_answers(
         assert pair.answer != pair.instead
 
 
-@pytest.mark.parametrize("pairs", ALL_PAIRS)
-def test_each_answer_is_as_often_right_as_wrong(pairs: tuple[PromptPair, ...]) -> None:
-    words = {pair.answer for pair in pairs}
-    if len(words) <= 4:  # verbs and pronouns
-        for word in words:
-            right = sum(pair.answer == word for pair in pairs)
-            assert right == sum(pair.instead == word for pair in pairs)
+@pytest.mark.parametrize("name", ["agreement", "pronoun"])
+def test_each_word_is_as_often_right_as_wrong(name: str) -> None:
+    answers = Counter(pair.answer for pair in TASKS[name].pairs)
+    assert answers == Counter(pair.instead for pair in TASKS[name].pairs)
+    assert set(answers) <= {" is", " are", " was", " were", " she", " he"}
 
 
 def test_the_giver_comes_first_in_half_of_the_prompts() -> None:
@@ -83,17 +80,16 @@ def test_the_giver_comes_first_in_half_of_the_prompts() -> None:
         assert pair.clean.count(pair.answer) == pair.corrupted.count(pair.instead) == 1
 
 
-def test_greater_than_accepts_its_answer_and_not_the_other_word() -> None:
+def start_digit(prompt: str) -> int:
+    """The decade's digit of a prompt's first year, or the start of its range."""
+    number = re.findall(r"\d+", prompt)[0]
+    return int(number[2] if len(number) == 4 else number)
+
+
+def test_only_the_answer_is_greater_than_the_clean_start() -> None:
     for pair in TASKS["greater-than"].pairs:
-        start, lower = (
-            int(
-                re.findall(r"\d+", text)[0][
-                    -2 if "17" in text or "16" in text or "18" in text else 0
-                ]
-            )
-            for text in (pair.clean, pair.corrupted)
-        )
-        assert lower < int(pair.instead) < start < int(pair.answer)
+        assert start_digit(pair.corrupted) < int(pair.instead)
+        assert int(pair.instead) < start_digit(pair.clean) < int(pair.answer)
 
 
 def test_induction_answers_what_followed_the_last_word() -> None:
