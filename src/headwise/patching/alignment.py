@@ -53,6 +53,11 @@ class PairBatch:
     tokens: tuple[tuple[str, ...], ...]
     """Labels of the tokens of each clean prompt."""
 
+    @property
+    def length(self) -> int:
+        """Number of tokens in each prompt."""
+        return self.clean["input_ids"].shape[1]
+
 
 @dataclass(frozen=True)
 class TokenPair:

@@ -31,7 +31,7 @@ def head_weights(call: SiteCall) -> Float[Tensor, "heads d_value d_model"]:
             f"what {call.site.layer_name}'s heads write is unknown, because a gate or a norm comes "
             "between them and the output projection"
         )
-    matrices: Tensor = weight.unflatten(0, (call.num_heads, -1))  # type: ignore[no-untyped-call]
+    matrices: Tensor = weight.unflatten(0, (call.num_heads, -1))
     return matrices
 
 
