@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headwise.errors import ModelError
 from headwise.heads import HeadId
 from headwise.patching.frozen_norm import FrozenNorm
-from headwise.patching.residual_stream import ROUNDING, RecordedStream, head_weights, record_stream
+from headwise.patching.residual_stream import TOLERANCE, RecordedStream, head_weights, record_stream
 from headwise.patching.runs import PairRuns
 
 
@@ -80,7 +80,7 @@ def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
     )
     size = float(effects.heads.abs().sum(0).max() + effects.total.abs().max())
     error = float((effects.sum - effects.total).abs().max())
-    if error > ROUNDING * torch.finfo(direction.dtype).eps * size:
+    if error > TOLERANCE * size:
         raise ModelError(
             f"the direct effects of {type(model).__name__}'s heads and its other parts add up to "
             f"another logit difference, with an error of {error:.2g} logits"

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError
 
+TOLERANCE = 1e3 * torch.finfo(torch.float32).eps
+"""Largest error, as a share of the norm's output; most norms round to float32."""
+
 
 @dataclass(frozen=True, eq=False)
 class FrozenNorm:
@@ -39,7 +42,7 @@ class FrozenNorm:
             length = (shape**2).sum(-1, keepdim=True).clamp(min=torch.finfo(shape.dtype).tiny)
             ratio = (goal * shape).sum(-1, keepdim=True) / length
             error = (goal - ratio * shape).abs().max()
-            if error <= 1e3 * torch.finfo(states.dtype).eps * goal.abs().max():
+            if error <= TOLERANCE * goal.abs().max():
                 return cls(ratio * at_probe / around, bias, subtracts_mean)
         raise ModelError(
             f"{type(norm).__name__} is neither a LayerNorm nor an RMSNorm, so what heads write "

@@ -96,7 +96,7 @@ class PairRuns:
             if order is not None:
                 outputs = outputs[list(order)]
             if is_patched is not None:
-                outputs = torch.where(is_patched[:, None], outputs, mine.mixed)
+                outputs = torch.where(is_patched, outputs, mine.mixed)
             by_layer[mine.stack, mine.layer] = outputs
         return HeadOutputs(by_layer)
 
