@@ -137,7 +137,7 @@ def choose_pairs(  # noqa: PLR0913 - all but the first three are keyword-only
             f"these, not {' and '.join(ways) or 'none'}"
         )
     if task is not None:
-        return task_pairs(task, loaded, count or TASK_PAIRS)
+        return task_pairs(task, loaded, count) if count else task_pairs(task, loaded)[:TASK_PAIRS]
     if pairs is not None:
         chosen = tuple(pairs)
     else:
