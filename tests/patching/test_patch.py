@@ -96,6 +96,22 @@ def test_what_was_measured_and_how_far_estimates_agree_is_recorded() -> None:
     assert about["control"]["heads"] == len(result.table)
 
 
+def test_a_number_of_heads_with_the_largest_estimates_is_patched_exactly() -> None:
+    loaded, pairs = planted_model(), pairs_of(4)
+    every, some = (
+        patch(loaded, pairs=pairs, settings=PatchSettings(exact=exact, control=2)).table.df
+        for exact in (True, 3)
+    )
+    chosen = some["patch_denoise"].notna()
+    assert chosen.sum() == 3
+    largest = every["attribution"].abs().nlargest(3).index
+    assert set(some.index[chosen]) == set(largest)
+    assert some["patch_noise"][chosen].tolist() == pytest.approx(
+        every["patch_noise"][chosen].tolist()
+    )
+    assert some["control"].notna().sum() == 2
+
+
 def test_pairs_of_several_lengths_keep_their_order() -> None:
     loaded = planted_model()
     pairs = pairs_of(6, lengths=(9, 12))
@@ -245,6 +261,8 @@ def test_metrics_that_do_not_fit_are_named() -> None:
         ({"steps": -1}, "steps is -1"),
         ({"positions": ()}, "positions is empty"),
         ({"exact": False, "attribution": False}, "all off"),
+        ({"exact": 5, "attribution": False}, "exact is 5, but attribution"),
+        ({"exact": 0}, "exact is 0"),
         ({"receiver": "L1"}, "L1"),
     ],
 )

@@ -229,30 +229,31 @@ class _PatchRun:
                 f"{format_count(len(self.pairs), 'pair')} (difference {mean:.2g}): choose prompts "
                 "that the model answers differently"
             )
-        settings, shares = self.settings, dict[str, Tensor]()
-        first = settings.directions[0]
-        if settings.exact:
-            for direction in settings.directions:
-                shares[f"patch_{direction}"] = self._exact(direction)
+        settings, first = self.settings, self.settings.directions[0]
+        estimates: dict[str, Tensor] = {}
         if settings.attribution:
-            shares["attribution"] = self._attribution(first, steps=0)
+            estimates["attribution"] = self._attribution(first, steps=0)
         if settings.steps:
-            shares["attribution_steps"] = self._attribution(first, steps=settings.steps)
+            estimates["attribution_steps"] = self._attribution(first, steps=settings.steps)
+        patched = self._heads_to_patch(estimates.get("attribution"))
+        exact = {
+            f"patch_{direction}": self._in_all_rows(patched, self._exact(direction, patched))
+            for direction in settings.directions
+            if patched
+        }
         columns: dict[str, list[float]] = {}
-        for name, changes in shares.items():
+        for name, changes in (exact | estimates).items():
             columns |= self._columns(name, changes)
-        means = {name: changes.mean(1) / mean for name, changes in shares.items()}
+        means = {name: changes.mean(1) / mean for name, changes in (exact | estimates).items()}
         if settings.grad_drop:
             means["attribution_drops"] = self._drops(first)
             columns["attribution_drops"] = means["attribution_drops"].tolist()
         about = self._about(mean)
-        if settings.exact and settings.control:
-            about["control"], control = self._control(first, means[f"patch_{first}"])
-            columns["control"] = control
-        exact = means.pop(f"patch_{first}", None)
-        means.pop("patch_noise", None)
-        if exact is not None and means:
-            about["agreement"] = agreement(means, exact)
+        if patched and settings.control:
+            about["control"], columns["control"] = self._control(first, means[f"patch_{first}"])
+        shares = {name: means[name] for name in means if name not in exact}
+        if len(patched) == len(self.heads) and shares:
+            about["agreement"] = agreement(shares, means[f"patch_{first}"])
         direct = self._direct()
         if direct is not None:
             rows = bootstrap_shares(direct, None, resamples=settings.resamples, seed=settings.seed)
@@ -263,6 +264,24 @@ class _PatchRun:
         }
         table = HeadTable(pd.DataFrame({**places, **columns}), about)
         return PatchResult(table, self._paths(first))
+
+    def _heads_to_patch(self, estimates: Float[Tensor, "heads pairs"] | None) -> tuple[HeadId, ...]:
+        """Heads to patch exactly, in the order of `heads`."""
+        exact = self.settings.exact
+        if isinstance(exact, bool):
+            return self.heads if exact else ()
+        assert estimates is not None
+        count = min(exact, len(self.heads))
+        rows = estimates.mean(1).abs().topk(count).indices.tolist()
+        return tuple(self.heads[row] for row in sorted(rows))
+
+    def _in_all_rows(
+        self, heads: Sequence[HeadId], changes: Float[Tensor, "some pairs"]
+    ) -> Float[Tensor, "heads pairs"]:
+        """The changes of some heads in a row per head of the model, NaN for the others."""
+        rows = torch.full((len(self.heads), changes.shape[1]), torch.nan, dtype=changes.dtype)
+        rows[[self.heads.index(head) for head in heads]] = changes
+        return rows
 
     def _about(self, mean: float) -> dict[str, Any]:
         clean, corrupted = (
@@ -303,11 +322,10 @@ class _PatchRun:
         return 1.0 if direction == "denoise" else -1.0
 
     def _exact(
-        self, direction: str, heads: Sequence[HeadId] | None = None, *, is_control: bool = False
+        self, direction: str, heads: Sequence[HeadId], *, is_control: bool = False
     ) -> Float[Tensor, "heads pairs"]:
         """Change of the metric for each head and pair, towards what the head carries."""
         settings, parts = self.settings, []
-        heads = self.heads if heads is None else heads
         stage = f"{'control, ' if is_control else ''}{direction[:-1]}ing"
         total = len(heads) * len(self.runs)
         for number, runs in enumerate(self.runs):
@@ -367,8 +385,8 @@ class _PatchRun:
         column = [float("nan")] * len(self.heads)
         if any(len(runs.batch.indices) < 2 for runs in self.runs):
             return {}, column
-        count = min(self.settings.control, len(self.heads))
-        rows = sorted(exact.abs().topk(count).indices.tolist())
+        count = min(self.settings.control, int((~exact.isnan()).sum()))
+        rows = sorted(exact.abs().nan_to_num(-1).topk(count).indices.tolist())
         changes = self._exact(direction, [self.heads[row] for row in rows], is_control=True)
         shares = changes.mean(1) / self.differences.mean()
         for row, share in zip(rows, shares.tolist(), strict=True):

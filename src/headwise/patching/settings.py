@@ -21,8 +21,9 @@ class PatchSettings:
     """`output`; `pattern`, only where a head looks; or `value`, only what it carries."""
     positions: tuple[int, ...] | None = None
     """Positions of tokens at which outputs are replaced, from the end if negative; None for all."""
-    exact: bool = True
-    """Whether to patch each head in a pass of its own."""
+    exact: bool | int = True
+    """Whether to patch each head in a pass of its own; a number for as many heads, those with the
+    largest estimates by attribution."""
     attribution: bool = True
     """Whether to estimate the effects of all heads from one backward pass."""
     steps: int = 0
@@ -59,6 +60,14 @@ class PatchSettings:
             )
         for name, least in (("steps", 0), ("control", 0), ("resamples", 0), ("seed", 0)):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least=least))
+        if not isinstance(self.exact, bool):
+            object.__setattr__(self, "exact", whole_number("exact", self.exact, least=1))
+            if not self.attribution:
+                raise OptionError(
+                    f"exact is {self.exact}, but attribution, which chooses these heads, is off: "
+                    "turn it on, or set exact to True",
+                    option="exact",
+                )
         if self.positions is not None and not self.positions:
             raise OptionError("positions is empty: name a position, or leave it out for all")
         if self.receiver is not None:
