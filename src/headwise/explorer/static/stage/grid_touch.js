@@ -25,7 +25,8 @@ export class Fingers {
     this.isDragging = false;
     this.name = make("output", { class: "hv-grid-name", hidden: true });
     this.steppers = this.makeSteppers();
-    grid.el.append(this.name, this.steppers);
+    grid.el.append(this.name);
+    grid.el.prepend(this.steppers); // in reach of the stage, however tall the grid is
     const { box } = grid;
     box.addEventListener("pointerdown", (event) => this.down(event));
     box.addEventListener("pointermove", (event) => this.move(event));

@@ -40,7 +40,7 @@ export function showParts(parts, frame) {
   parts.map.show(pictures.mapPicture(frame));
   parts.gridBar.show(frame);
   const { measures, names } = parts.gridBar.columns(frame);
-  parts.grid.isLarge = parts.size === "wide" && (isPair || parts.isRow);
+  parts.grid.isLarge = parts.size === "wide" && (isPair || parts.isBroad);
   parts.grid.show(pictures.gridPicture(frame, measures, names));
   parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), host.get("only") || null);
   parts.legend.el.hidden = host.get("grid") in measures;
