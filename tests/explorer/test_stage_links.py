@@ -301,7 +301,7 @@ def test_the_left_note_says_what_a_dash_is() -> None:
 
 def test_the_left_note_says_that_a_head_is_off() -> None:
     body = f"shown.heads[0].isOff = true; shown.heads[0].name = 'L23H3'; {LEFT}"
-    expected = "Dashed and hollow: where L23H3 looked, from it, before it was switched off."
+    expected = "Hollow: where L23H3 looked, from it, before it was switched off."
     assert notes(body, [ROW]) == expected
 
 

@@ -117,7 +117,7 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         expect(page.locator(".wi-drawn")).to_contain_text("L1H2where w31 looked")
         cell = page.locator(".wi-grid [data-head=L1H2]")
         expect(cell).to_have_attribute("aria-label", re.compile("L1H2.*off"))
-        expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L1H2 looked")
+        expect(page.locator(".wi-notes")).to_contain_text("Hollow: where L1H2 looked")
         assert "off=L1H2" in address(page)
         page.reload()
         outcome(page, 1)
@@ -322,7 +322,7 @@ def test_cosines_of_sentence_pairs_equal_pythons(
         for place, (one, other) in enumerate(order):
             expect(bars.nth(place).locator(".wi-name")).to_have_text(f"{one + 1} and {other + 1}")
             numbers = [side[one][other] for side in (similarity.before, similarity.after)]
-            shown = [f"{number:.2f}".replace("-", "\u2212") for number in numbers]
+            shown = [f"{number:.3f}".replace("-", "\u2212") for number in numbers]
             expect(bars.nth(place).locator(".wi-number")).to_have_text(shown)
         expect(page.locator(".wi-sub")).to_contain_text("With two heads picked at random")
         expect(page.locator("#whatif button:text-is('Generate')")).to_be_hidden()
@@ -380,7 +380,7 @@ def test_long_texts_show_the_links_of_their_last_word(chrome: Browser) -> None:
         page_at(chrome, f"{base}#panel=whatif&text={words}&off=L0H1") as page,
     ):
         outcome(page, 1)
-        expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L0H1 looked")
+        expect(page.locator(".wi-notes")).to_contain_text("Hollow: where L0H1 looked")
         expect(page.locator(".wi-stage .hw-window")).to_be_visible()
         assert page.locator(".wi-stage [data-word]").last.bounding_box() is not None
 

@@ -239,11 +239,7 @@ export function leftNote(picture, shape) {
     const names = joinAnd(off.map(({ name }) => name));
     const was = off.length === 1 ? "it was" : "they were";
     const place = named(side, side.word);
-    return [
-      `Dashed and hollow: where ${names} looked, from `,
-      ...place,
-      `, before ${was} switched off.`,
-    ];
+    return [`Hollow: where ${names} looked, from `, ...place, `, before ${was} switched off.`];
   }
   const unseen = unseenNote(picture, side);
   const where = shape === "vertical" ? "beside it" : "above it";
