@@ -175,8 +175,13 @@ def test_words_and_cells_do_not_overlap(width: float) -> None:
         assert max(box["x"] + box["w"] for box in boxes) <= width + 1
 
 
+def test_every_cell_has_room_for_a_share() -> None:
+    (deck,) = scene(TEXT, [random_head(14)])["layout"]["decks"]
+    assert min(cell["w"] for cell in deck["cells"][0]) >= 36 - 1e-6
+
+
 def test_cells_meet_halfway_between_words() -> None:
-    layout = scene(TEXT, [random_head(14)])["layout"]
+    layout = scene("the keeper found every lamp", [random_head(5)])["layout"]
     (deck,) = layout["decks"]
     for (box, cell), (after, next_cell) in pairwise(
         zip(deck["rows"], deck["cells"][0], strict=True)
