@@ -9,6 +9,7 @@ import { make } from "./dom.js";
 import { chip } from "./legend.js";
 import { percent, points, rounded } from "./numbers.js";
 import { fill } from "./sentences.js";
+import { wordName } from "./word_names.js";
 
 /** A pair of indices; null for a word without a partner. @typedef {(number | null)[]} Match */
 
@@ -46,8 +47,8 @@ export const moved = (moved) =>
  * @param {Match} match @param {StageWord[]} first @param {StageWord[]} second
  */
 function nameOf([from, to], first, second) {
-  const one = from === null ? null : first[from].text,
-    other = to === null ? null : second[to].text;
+  const one = from === null ? null : wordName(first, from),
+    other = to === null ? null : wordName(second, to);
   if (one === null || other === null) return one ?? other ?? "";
   return one === other ? one : `${one}/${other}`;
 }
