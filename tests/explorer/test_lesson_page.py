@@ -164,7 +164,7 @@ def move_scores(page: Page, figure: Locator, step: LessonStep) -> None:
     assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
     figure.get_by_role("button", name="+1 to all").click()
     assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
-    expect(figure.locator(".lesson-said")).to_contain_text("score set by hand")
+    expect(figure.locator(".lesson-remark")).to_contain_text("score set by hand")
     expect(figure.locator("[data-score]")).to_have_count(len(values["scores"]))
 
 
@@ -175,7 +175,7 @@ def move_mixing(page: Page, figure: Locator, step: LessonStep) -> None:
     figure.get_by_role("button", name="Whole values").click()
     expect(figure.locator(".lesson-arrows .is-sum")).to_have_count(0)
     figure.locator(".lesson-piece").nth(part["piece"]).hover()
-    expect(figure.locator(".lesson-said")).to_contain_text(f"= {part['length']:.3f}")
+    expect(figure.locator(".lesson-remark")).to_contain_text(f"= {part['length']:.3f}")
 
 
 def move_heads(page: Page, figure: Locator, step: LessonStep) -> None:
@@ -192,17 +192,17 @@ def move_heads(page: Page, figure: Locator, step: LessonStep) -> None:
 
 def move_output(page: Page, figure: Locator, step: LessonStep) -> None:
     owner = asdict(step.figures)["heads"][0]
-    expect(figure.locator(".lesson-said")).to_contain_text("has a part in 384 of 384 numbers")
+    expect(figure.locator(".lesson-remark")).to_contain_text("has a part in 384 of 384 numbers")
     figure.locator("[data-head=L3H0]").click()
-    expect(figure.locator(".lesson-said")).to_contain_text(f"adds {owner['share']:.0%}")
+    expect(figure.locator(".lesson-remark")).to_contain_text(f"adds {owner['share']:.0%}")
     expect(page.locator(".lesson-aside [data-step=by-hand]")).to_be_visible()
     figure.get_by_role("button", name="Before Wo").click()
-    expect(figure.locator(".lesson-said")).to_contain_text("L3H0 fills numbers 1 to 32")
+    expect(figure.locator(".lesson-remark")).to_contain_text("L3H0 fills numbers 1 to 32")
 
 
 def move_spare(page: Page, figure: Locator, step: LessonStep) -> None:
     values = asdict(step.figures)
-    said = figure.locator(".lesson-said")
+    said = figure.locator(".lesson-remark")
     count = values["together"][values["limit"]]["count"]
     expect(said).to_contain_text(f"{count} heads silent.")
     most = values["heads"][values["order"][-1]]
@@ -286,10 +286,10 @@ def test_the_query_can_be_moved_along_the_keys(chrome: Browser, site: str, lesso
     with page_at(chrome, at(site, "scores"), reduced_motion="reduce") as page:
         figure = drawn(page, "scores")
         pill = figure.get_by_role("slider", name="Query of it")
-        expect(figure.locator(".lesson-said")).to_contain_text("animal: 21.7 ÷ √32 = 3.8")
+        expect(figure.locator(".lesson-remark")).to_contain_text("animal: 21.7 ÷ √32 = 3.8")
         pill.press("ArrowRight")
         dot = f"{values['scores'][values['leader'] + 1]:.1f}".replace("-", "\N{MINUS SIGN}")
-        expect(figure.locator(".lesson-said")).to_contain_text(f"didn: {dot} ÷")
+        expect(figure.locator(".lesson-remark")).to_contain_text(f"didn: {dot} ÷")
 
 
 def test_with_reduced_motion_everything_is_there_at_once(chrome: Browser, site: str) -> None:
@@ -410,7 +410,7 @@ def test_a_causal_model_shows_groups_hidden_pieces_and_what_comes_next(chrome: B
         slider = figure.get_by_role("slider")
         slider.press("End")
         expect(figure.locator(".lesson-next-bar.is-after")).to_have_count(5)
-        expect(figure.locator(".lesson-said")).to_contain_text("The next word")
+        expect(figure.locator(".lesson-remark")).to_contain_text("The next word")
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])

@@ -47,7 +47,7 @@ export function byHand(f) {
   const size = f.queries[0][0].length,
     words = f.tokens;
   const flow = make("div", { class: "lesson-matrices" });
-  const note = make("p", { class: "lesson-said", "aria-live": "polite" });
+  const note = make("p", { class: "lesson-remark", "aria-live": "polite" });
   let isOver = false;
   let head = 0;
   /** Tables that are uncovered, as "head table". @type {Set<string>} */

@@ -19,8 +19,8 @@ const RANKED = 12,
 const NONE = "In every head, less than 1% of its attention goes elsewhere.";
 const NONE_EARLIER =
   "This model reads from left to right: only words from the swapped one on change.";
-/** Smallest change, in points, that is told. */
-const TOLD = 3;
+/** Smallest change, in points, that is named. */
+const LEAST = 3;
 
 /**
  * Change of each column's share, by the alignment.
@@ -73,10 +73,10 @@ export function movesOf({ before, after, aligned, first, second, rests, source, 
     isResting: change.from !== null && rests[change.from],
   }));
   const size = (/** @type {{points: number}} */ change) => Math.abs(change.points);
-  const told = all.filter((change) => size(change) >= TOLD);
-  told.sort((one, other) => size(other) - size(one));
+  const large = all.filter((change) => size(change) >= LEAST);
+  large.sort((one, other) => size(other) - size(one));
   // A change of a word is the story; a resting place gains or loses what the words do not keep.
-  const most = told.find(({ isResting }) => !isResting) ?? told[0] ?? null;
+  const most = large.find(({ isResting }) => !isResting) ?? large[0] ?? null;
   const swapped = aligned.find(
     ([from, to]) => to !== null && (from === null || first[from].text !== second[to].text),
   );
@@ -85,7 +85,7 @@ export function movesOf({ before, after, aligned, first, second, rests, source, 
     swapped: swapped ? { word: second[swapped[1] ?? 0].text, colour: "" } : null,
     most: most && { word: most.word, before: most.before, after: most.after },
     others: most
-      ? told.filter((change) => Math.sign(change.points) === -Math.sign(most.points))
+      ? large.filter((change) => Math.sign(change.points) === -Math.sign(most.points))
       : [],
   };
 }

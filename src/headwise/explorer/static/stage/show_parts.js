@@ -27,8 +27,8 @@ export function showParts(parts, frame) {
   const picture = isOther
     ? pictures.unreadPicture(plain, reading.text)
     : { ...plain, words: withRoom(plain.words, view.editing.at) };
-  const isTold = view.editing.isOn || reading.error === view.editing.told;
-  const error = view.error || (isTold ? "" : reading.error);
+  const isShown = view.editing.isOn || reading.error === view.editing.readError;
+  const error = view.error || (isShown ? "" : reading.error);
   if (!view.editing.isOn) parts.stage.show(picture);
   const shape = parts.stage.layout?.shape ?? "line";
   parts.headline.show(
