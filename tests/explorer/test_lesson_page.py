@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from urllib.parse import quote
 
@@ -252,55 +252,61 @@ MOVES: dict[str, Callable[[Page, Locator, LessonStep], None]] = {
 }
 
 
-def test_dragging_a_score_recomputes_the_row(chrome: Browser, site: str, lesson: Lesson) -> None:
+@pytest.fixture
+def scores(chrome: Browser, site: str) -> Iterator[tuple[Page, Locator]]:
+    """Step 3 without motion, and its figure."""
+    with page_at(chrome, at(site, "scores"), reduced_motion="reduce") as page:
+        yield page, drawn(page, "scores")
+
+
+def test_dragging_a_score_recomputes_the_row(scores: tuple[Page, Locator], lesson: Lesson) -> None:
     values = asdict(lesson.step("scores").figures)
     key, step = values["leader"], 1 / values["scale"]
-    with page_at(chrome, at(site, "scores"), reduced_motion="reduce") as page:
-        figure = drawn(page, "scores")
-        bar = figure.locator(f"[data-score='{key}']")
-        expect(bar).to_have_attribute("aria-disabled", "true")
-        solve(page, "scores")
-        bar.press("PageDown")
-        bar.press("ArrowUp")
-        moved = list(values["scores"])
-        moved[key] -= 1.9 * step  # 1 of them by the question, whose solution is shown
-        assert shown_shares(page) == pytest.approx(browsers_weights(values, moved), abs=0.0001)
-        assert math.fsum(shown_shares(page)) == pytest.approx(1, abs=0.001)
-        box = bar.bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 2, steps=4)
-        page.mouse.up()
-        assert shown_shares(page)[key] < 0.05
-        figure.get_by_role("button", name="Reset").click()
-        assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
-        warmth = figure.get_by_label("Temperature")
-        warmth.press("End")
-        cool = browsers_weights({**values, "scale": values["scale"] / 4})
-        assert shown_shares(page) == pytest.approx(cool, abs=0.0001)
+    page, figure = scores
+    bar = figure.locator(f"[data-score='{key}']")
+    expect(bar).to_have_attribute("aria-disabled", "true")
+    solve(page, "scores")
+    bar.press("PageDown")
+    bar.press("ArrowUp")
+    moved = list(values["scores"])
+    moved[key] -= 1.9 * step  # 1 of them by the question, whose solution is shown
+    assert shown_shares(page) == pytest.approx(browsers_weights(values, moved), abs=0.0001)
+    assert math.fsum(shown_shares(page)) == pytest.approx(1, abs=0.001)
+    box = bar.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 2, steps=4)
+    page.mouse.up()
+    assert shown_shares(page)[key] < 0.05
+    figure.get_by_role("button", name="Reset").click()
+    assert shown_shares(page) == pytest.approx(values["weights"], abs=0.0001)
+    warmth = figure.get_by_label("Temperature")
+    warmth.press("End")
+    cool = browsers_weights({**values, "scale": values["scale"] / 4})
+    assert shown_shares(page) == pytest.approx(cool, abs=0.0001)
 
 
-def test_the_query_can_be_moved_along_the_keys(chrome: Browser, site: str, lesson: Lesson) -> None:
+def test_the_query_can_be_moved_along_the_keys(
+    scores: tuple[Page, Locator], lesson: Lesson
+) -> None:
     values = asdict(lesson.step("scores").figures)
-    with page_at(chrome, at(site, "scores"), reduced_motion="reduce") as page:
-        figure = drawn(page, "scores")
-        pill = figure.get_by_role("slider", name="Query of it")
-        expect(figure.locator(".lesson-remark")).to_contain_text("animal: 21.7 ÷ √32 = 3.8")
-        pill.press("ArrowRight")
-        dot = f"{values['scores'][values['leader'] + 1]:.1f}".replace("-", "\N{MINUS SIGN}")
-        expect(figure.locator(".lesson-remark")).to_contain_text(f"didn: {dot} ÷")
+    _, figure = scores
+    pill = figure.get_by_role("slider", name="Query of it")
+    expect(figure.locator(".lesson-remark")).to_contain_text("animal: 21.7 ÷ √32 = 3.8")
+    pill.press("ArrowRight")
+    dot = f"{values['scores'][values['leader'] + 1]:.1f}".replace("-", "\N{MINUS SIGN}")
+    expect(figure.locator(".lesson-remark")).to_contain_text(f"didn: {dot} ÷")
 
 
-def test_with_reduced_motion_everything_is_there_at_once(chrome: Browser, site: str) -> None:
-    with page_at(chrome, at(site, "scores"), reduced_motion="reduce") as page:
-        figure = drawn(page, "scores")
-        assert figure.locator(".before-share").count() == 0
-        assert all(figure.locator(".lesson-score b").all_text_contents())
-        page.evaluate("location.hash = '#panel=lesson&step=mixing'")
-        drawn(page, "mixing")
-        solve(page, "mixing")
-        expect(figure.locator(".lesson-arrows .is-sum")).to_have_count(1)
+def test_with_reduced_motion_everything_is_there_at_once(scores: tuple[Page, Locator]) -> None:
+    page, figure = scores
+    assert figure.locator(".before-share").count() == 0
+    assert all(figure.locator(".lesson-score b").all_text_contents())
+    page.evaluate("location.hash = '#panel=lesson&step=mixing'")
+    drawn(page, "mixing")
+    solve(page, "mixing")
+    expect(figure.locator(".lesson-arrows .is-sum")).to_have_count(1)
 
 
 def test_with_motion_the_query_travels_and_the_shares_come_last(chrome: Browser, site: str) -> None:
