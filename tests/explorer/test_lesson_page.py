@@ -227,19 +227,6 @@ def move_by_hand(page: Page, figure: Locator, step: LessonStep) -> None:
     expect(figure).to_contain_text("In head 0, Cat has the sharp row")
 
 
-def test_the_tables_by_hand_are_covered_until_they_are_clicked(chrome: Browser, site: str) -> None:
-    with page_at(chrome, at(site, "by-hand")) as page:
-        figure = drawn(page, "by-hand")
-        expect(figure.locator("table")).to_have_count(3)
-        for count in range(4, 10):
-            figure.get_by_role("button", name="Show the numbers").first.click()
-            expect(figure.locator("table")).to_have_count(count)
-        expect(figure).to_contain_text("In head 0, Cat has the sharp row")
-        figure.get_by_role("button", name="Head 1").click()
-        expect(figure.locator("table")).to_have_count(2)
-        expect(figure).not_to_contain_text("sharp row")
-
-
 MOVES: dict[str, Callable[[Page, Locator, LessonStep], None]] = {
     "why-many": move_why_many,
     "vectors": move_vectors,
