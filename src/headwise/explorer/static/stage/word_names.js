@@ -12,8 +12,13 @@ const MOST = 9;
  */
 export function wordName(words, at) {
   const text = words[at]?.text ?? "";
-  const places = words.flatMap((word, place) => (word.text === text ? [place] : []));
-  if (places.length < 2 || places.length > MOST) return text;
-  const count = places.indexOf(at) + 1;
-  return `${text} (${count}${["th", "st", "nd", "rd"][count] ?? "th"})`;
+  let count = 0,
+    place = 0;
+  for (let other = 0; other < words.length && count <= MOST; other++) {
+    if (words[other].text !== text) continue;
+    count++;
+    if (other <= at) place = count;
+  }
+  if (count < 2 || count > MOST) return text;
+  return `${text} (${place}${["th", "st", "nd", "rd"][place] ?? "th"})`;
 }
