@@ -11,7 +11,7 @@ from functools import cached_property
 
 import torch
 
-from headwise.errors import ModelError, OptionError
+from headwise.errors import OptionError
 from headwise.formats import join_words
 from headwise.heads import HeadCounts
 from headwise.models.modalities import check_reads_text
@@ -27,6 +27,7 @@ from headwise.pruning.selection.methods import (
     CutSearch,
     costs_alone,
     one_of_each_group,
+    share_units,
     whole_groups,
 )
 from headwise.pruning.settings import LEAST, PruneSettings
@@ -126,11 +127,7 @@ def prepare_setup(
     if batches is None:
         check_reads_text(scored)
         find_layers(scored.model)  # raises if no head can be cut
-    if any(site.layer_loop is not None for site in find_sites(scored.model)):
-        raise ModelError(
-            f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
-            "the same heads in all layers with headwise.cut"
-        )
+    _check_refit(scored, settings)
     other = None
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
@@ -151,6 +148,17 @@ def prepare_setup(
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
     )
+
+
+def _check_refit(scored: ScoredModel, settings: PruneSettings) -> None:
+    """Raise OptionError if the settings refit weights that several layers share."""
+    loops = (site.layer_loop for site in find_sites(scored.model))
+    if settings.refit in ("full", "wide") and any(loop is not None for loop in loops):
+        raise OptionError(
+            f"refit is {settings.refit!r}, but layers of {scored.name} share their weights, which "
+            "cannot be refitted layer by layer: choose bias or none",
+            option="refit",
+        )
 
 
 def _evaluate_sets(
@@ -267,10 +275,12 @@ def cut_search(
     means = None
     if settings.refit != "none":
         means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
+    shared = tuple(layer.names for layer in found.layers if len(layer.names) > 1)
     search = CutSearch(
         registers,
-        whole_groups(heads, counts),
-        means,
+        share_units(whole_groups(heads, counts), shared),
+        None if means is None else means.averaged(shared),
+        shared_layers=shared,
         is_uniform=settings.is_uniform,
         draws=SENTENCE_DRAWS if evaluation.objective.reads_sentences else WINDOW_DRAWS,
         seed=settings.seed,
@@ -285,7 +295,7 @@ def cut_search(
         )
         costs = list(map(max, costs, (scores.interaction.diagonal() / 2).tolist()))
     costs = [cost for head, cost in zip(evaluation.heads, costs, strict=True) if head in heads]
-    units = one_of_each_group(heads, counts, costs)
+    units = share_units(one_of_each_group(heads, counts, costs), shared)
     return replace(search, units=units, is_nested=True)
 
 
