@@ -27,6 +27,7 @@ from transformers import (
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
 from headwise.models import embedded
+from headwise.models.bos_tokens import missing_bos
 from headwise.models.exported_folder import BLOCK, find_cut_class
 from headwise.models.gguf_files import (
     SUFFIX,
@@ -290,4 +291,13 @@ def _load_tokenizer(
     with explain_errors(f"the tokenizer of {source}", is_local=folder.is_dir()):
         if file is not None:
             return load_gguf_tokenizer(folder / file, common)
-        return AutoTokenizer.from_pretrained(source, **common), ""
+        tokenizer = AutoTokenizer.from_pretrained(source, **common)
+    remark = missing_bos(tokenizer, config.model_type, _tokenizer_config(source, common))
+    return tokenizer, remark and f"the tokenizer of {source} {remark}"
+
+
+def _tokenizer_config(source: str, common: dict[str, Any]) -> Path | None:
+    if Path(source).is_dir():
+        return Path(source) / "tokenizer_config.json"
+    file = try_to_load_from_cache(source, "tokenizer_config.json", revision=common.get("revision"))
+    return Path(file) if isinstance(file, str) else None
