@@ -58,7 +58,15 @@ def test_a_speech_model_without_sound_is_refused_in_one_sentence(
         words_tokenizer().save_pretrained(folder)
     assert NO_TEXT in headwise.refused(command[0], folder, *command[1:])
     export = ("--text", "w5 w6", "--export", tmp_path / "page.html")
-    assert "reads sound" in headwise.refused("explore", folder, *export)
+    assert "trace with --audio FILE" in headwise.refused("explore", folder, *export)
+
+
+@pytest.mark.parametrize("option", ["--audio", "--image"])
+def test_explore_says_which_commands_read_sound_and_pictures(
+    option: str, headwise: Runner, sounds: list[Path]
+) -> None:
+    said = headwise.refused("explore", "minilm", option, sounds[0])
+    assert f"headwise trace read pictures and sound: leave out {option}" in said
 
 
 def test_scan_reads_sound(headwise: Runner, whisper: Path, sounds: list[Path]) -> None:

@@ -22,9 +22,12 @@ def session_of(model: nn.Module, tokenizer: object) -> Session:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vit", "tiny reads images, .* only heads that read text.*scan"),
-        ("whisper", "tiny reads sound, .* only heads that read text.*scan"),
-        ("clip", "tiny does not read text without images, .*does not show.*scan"),
+        ("vit", "tiny reads images, .* only heads that read text: .*trace with --image FILE, or"),
+        (
+            "whisper",
+            "tiny reads sound, .* only heads that read text: .*trace with --audio FILE, or",
+        ),
+        ("clip", "tiny does not read text without images, .*does not show: .*--image FILE, or"),
     ],
 )
 def test_models_that_need_more_than_text_raise_one_sentence(name: str, message: str) -> None:

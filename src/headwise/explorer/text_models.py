@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from headwise.errors import HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
 from headwise.models.loaded import LoadedModel
-from headwise.models.modalities import kind_instead_of_text, other_kinds
+from headwise.models.modalities import OPTIONS, kind_instead_of_text, other_kinds
 
-INSTEAD = "measure its heads with headwise.scan and inputs="
+
+def _instead(kinds: list[str]) -> str:
+    """Advice on what works for a model that reads these kinds of input."""
+    flags = " and ".join(OPTIONS[kind] for kind in kinds if kind in OPTIONS)
+    commands = f"use headwise scan or headwise trace with {flags}, or " if flags else ""
+    return f"{commands}pass tensors to headwise.scan as inputs="
 
 
 def check_explorable(loaded: LoadedModel) -> None:
@@ -19,7 +24,7 @@ def check_explorable(loaded: LoadedModel) -> None:
     if kind := kind_instead_of_text(loaded.model):
         raise OptionError(
             f"{loaded.name} reads {kind}, and the explorer shows only heads that read text: "
-            f"{INSTEAD}"
+            f"{_instead([kind])}"
         )
     if loaded.tokenizer is None:
         raise OptionError(
@@ -33,7 +38,8 @@ def reading_text(loaded: LoadedModel) -> Iterator[None]:
 
     Raises OptionError if it needs other inputs as well; warns if it could read them.
     """
-    kinds = join_words(other_kinds(loaded.model))
+    others = other_kinds(loaded.model)
+    kinds = join_words(others)
     try:
         yield
     except HeadwiseError:
@@ -43,7 +49,7 @@ def reading_text(loaded: LoadedModel) -> Iterator[None]:
             raise
         raise OptionError(
             f"{loaded.name} does not read text without {kinds}, which the explorer does not show: "
-            f"{INSTEAD}"
+            f"{_instead(others)}"
         ) from error
     if kinds:
         warn_user(f"{loaded.name} also reads {kinds}: the explorer shows only heads that read text")
