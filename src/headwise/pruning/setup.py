@@ -22,7 +22,9 @@ from headwise.objectives.registers import RegisterEvaluation, RegisterLosses
 from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients, has_gradients
+from headwise.pruning.importance.partial_passes import can_replay
 from headwise.pruning.record import TextPart, TextUse
+from headwise.pruning.refit.refit import why_not_refitted
 from headwise.pruning.selection.methods import (
     CutSearch,
     costs_alone,
@@ -45,7 +47,6 @@ from headwise.pruning.text_sets import (
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
 from headwise.watching.running import layer_inputs
-from headwise.watching.sites import find_sites
 
 CHECKED = 4
 """Number of examples on which a cut model is compared with the silenced one."""
@@ -127,7 +128,6 @@ def prepare_setup(
     if batches is None:
         check_reads_text(scored)
         find_layers(scored.model)  # raises if no head can be cut
-    _check_refit(scored, settings)
     other = None
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
@@ -142,23 +142,18 @@ def prepare_setup(
         sets = own_sets(documents, settings.seed, keeps_whole=settings.keeps_texts_whole)
         parts = _evaluate_sets(scored, sets, settings)
         other = _evaluate_other(scored, settings)
+    if settings.refit in ("full", "wide"):
+        inputs = parts["fit"].whole.samples[0].inputs
+        if not can_replay(scored.model, inputs):
+            raise OptionError(
+                f"refit is {settings.refit!r}, but {why_not_refitted(scored.model)}", option="refit"
+            )
     for step in ("choose", "report"):  # of one register: the whole takes long
         next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
     return PruneSetup(
         scored=scored, other=other, search=search, settings=settings, progress=progress, **parts
     )
-
-
-def _check_refit(scored: ScoredModel, settings: PruneSettings) -> None:
-    """Raise OptionError if the settings refit weights that several layers share."""
-    loops = (site.layer_loop for site in find_sites(scored.model))
-    if settings.refit in ("full", "wide") and any(loop is not None for loop in loops):
-        raise OptionError(
-            f"refit is {settings.refit!r}, but layers of {scored.name} share their weights, which "
-            "cannot be refitted layer by layer: choose bias or none",
-            option="refit",
-        )
 
 
 def _evaluate_sets(

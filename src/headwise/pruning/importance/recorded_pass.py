@@ -19,7 +19,12 @@ from torch import Tensor, nn
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.objective import Sample
-from headwise.pruning.importance.partial_passes import Block, find_blocks, replay_blocks
+from headwise.pruning.importance.partial_passes import (
+    Block,
+    can_replay,
+    find_blocks,
+    replay_blocks,
+)
 from headwise.watching.gates import MeanOutputs, gate, scale_heads
 from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.interface import CallObserver
@@ -116,7 +121,8 @@ class RecordedPass:
 def record_pass(evaluation: Evaluation, sample: Sample) -> RecordedPass:
     """Run the unchanged model on the sample."""
     model, mixed = evaluation.model, dict[str, Tensor]()
-    blocks = {f"block {block.name}": block for block in find_blocks(model)}
+    replayable = find_blocks(model) if can_replay(model, sample.inputs) else ()
+    blocks = {f"block {block.name}": block for block in replayable}
     sites = find_sites(model)
     observed = [
         site
