@@ -3,6 +3,7 @@
 In: a ScoredModel. Out: nothing, a warning, or an OptionError, each in one sentence.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,10 @@ from headwise.errors import HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
 from headwise.models.loaded import LoadedModel
 from headwise.models.modalities import OPTIONS, kind_instead_of_text, other_kinds
+from headwise.reading.batch import Inputs
+from headwise.watching.calls import Call
+from headwise.watching.running import forward_batch
+from headwise.watching.watch import watch
 
 
 def _instead(kinds: list[str]) -> str:
@@ -29,6 +34,24 @@ def check_explorable(loaded: LoadedModel) -> None:
     if loaded.tokenizer is None:
         raise OptionError(
             f"{loaded.name} has no tokenizer, which the explorer needs to read text: pass one"
+        )
+
+
+def check_same_length(loaded: LoadedModel, inputs: Inputs) -> None:
+    """Raise OptionError if layers of one stack attend between different numbers of positions."""
+    sizes: dict[str, set[tuple[int, int]]] = {}
+
+    def note(call: Call) -> None:
+        sizes.setdefault(call.stack, set()).add((call.num_queries, call.num_keys))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # given when the heads are counted
+        with watch(loaded.model, note):
+            forward_batch(loaded.model, inputs)
+    if any(len(pairs) > 1 for pairs in sizes.values()):
+        raise OptionError(
+            f"{loaded.name} shortens its text between layers, which the explorer cannot show: use "
+            "headwise scan"
         )
 
 

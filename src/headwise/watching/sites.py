@@ -208,12 +208,13 @@ def output_weight(projection: nn.Module) -> Tensor:
 
 
 def find_unknown(attention: Collection[str], modules: Mapping[str, nn.Module]) -> list[nn.Module]:
-    """Attention modules outside poolers, and not in or around the modules at `attention`."""
+    """Attention modules with weights outside poolers, not in or around those at `attention`."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     return [
         module
         for name, module in modules.items()
         if "attention" in type(module).__name__.lower()
+        and next(module.parameters(), None) is not None
         and name not in around
         and not _is_in(name, attention, modules)
     ]
