@@ -68,9 +68,9 @@ def test_layers_that_read_keys_of_others_are_not_replayed() -> None:
     evaluation = Evaluation.of_batches(model, Divergence(), [inputs], has_losses=False)
     unchanged = record_pass(evaluation, evaluation.samples[0])
     assert unchanged.blocks == () and can_replay(model_of("gpt2"), plain("gpt2"))
-    unit = [evaluation.heads[-1]]
-    got, _ = unchanged.outputs_without([unit], None)
-    assert_close(got, silenced(unchanged, unit, None), torch.float32)
+    for unit in ([evaluation.heads[0]], [evaluation.heads[-1]]):
+        got, _ = unchanged.outputs_without([unit], None)
+        assert_close(got, silenced(unchanged, unit, None), torch.float32)
     with pytest.raises(OptionError, match=r"Gemma3n.* output of the block below.*bias or none"):
         refit(model, model, evaluation.samples, {"other": evaluation.samples})
 

@@ -121,13 +121,14 @@ class RecordedPass:
 def record_pass(evaluation: Evaluation, sample: Sample) -> RecordedPass:
     """Run the unchanged model on the sample."""
     model, mixed = evaluation.model, dict[str, Tensor]()
-    replayable = find_blocks(model) if can_replay(model, sample.inputs) else ()
+    is_replayable = can_replay(model, sample.inputs)
+    replayable = find_blocks(model) if is_replayable else ()
     blocks = {f"block {block.name}": block for block in replayable}
     sites = find_sites(model)
     observed = [
         site
         for site in sites
-        if site.layer_loop is None and evaluation.counts.get(site.layer_name, (0, 0))[0]
+        if is_replayable and evaluation.counts.get(site.layer_name, (0, 0))[0]
     ]
     modules: dict[str, nn.Module] = {name: block.module for name, block in blocks.items()}
     for site in observed:
