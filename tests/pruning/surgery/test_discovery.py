@@ -22,6 +22,7 @@ from ...attention.tolerance import assert_same
 from ...watching.helpers import ROUNDINGS, allow_weights
 from ...watching.tiny import Inputs, build, output_of, spread_out, tiny
 from ..differences import mixed_plan, silenced_and_cut, tiny_of
+from ..kin import REFUSED
 from ..modern import CUT, NOT_CUT
 
 pytestmark = allow_weights
@@ -211,6 +212,11 @@ def test_layers_are_described_by_what_was_found() -> None:
     assert described.attributes["num_key_value_groups"] == "heads per KV head"
     (gpt2,) = describe_layers(tiny("gpt2")[0])
     assert gpt2.attributes is not None and gpt2.attributes["split_size"] == "7 x heads"
+
+
+def test_a_model_that_cannot_be_cut_is_described_by_the_reason() -> None:
+    (described,) = describe_layers(tiny_of(REFUSED["olmo3"][0])[0])
+    assert described.layers == ("L0", "L1") and "span all heads" in described.refusal
 
 
 def test_refused_layers_are_described_by_the_reason() -> None:

@@ -99,7 +99,15 @@ _SHARED_KEYS: dict[Any, dict[str, str]] = {}
 
 
 def find_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
-    """Every attention layer, in model order. Raises ModelError if heads cannot be cut from any.
+    """Every attention layer, in model order. Raises ModelError if heads cannot be cut from any."""
+    found = examine_layers(model, inputs)
+    if not found.layers:
+        raise ModelError(next(iter(found.refused.values())))
+    return found
+
+
+def examine_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
+    """Every attention layer, in model order, even if heads cannot be cut from any.
 
     A model of a new structure runs once: on `inputs`, or on a small input made for it.
     """
@@ -134,8 +142,6 @@ def find_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
             continue
         unit = one.unit_paths()[facts[0]]
         layers.append(AttentionLayer(one.names, base, unit, facts[1]))
-    if not layers:
-        raise ModelError(next(iter(refused.values())))
     return FoundLayers(tuple(layers), refused)
 
 
