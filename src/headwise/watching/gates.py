@@ -162,8 +162,9 @@ def scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -
     batch, heads = mixed.shape[:2]
     if gates.shape not in ((heads,), (1, heads), (batch, heads)):
         raise OptionError(
-            f"the gates for {site.layer_name} have shape {list(gates.shape)}: use "
-            f"[heads {heads}] or [batch {batch}, heads {heads}]"
+            f"the gates for {site.layer_name} have shape {list(gates.shape)}, but it runs on "
+            f"[batch {batch}, heads {heads}]: use that shape or [heads {heads}], or batches of one "
+            "example"
         )
     factors = gates.to(mixed)[..., None, None]
     if mean is None:

@@ -105,9 +105,9 @@ def _try_replay(model: nn.Module, inputs: Inputs) -> bool:
     blocks = {block.name: block for block in find_blocks(model)}
     with record({name: block.module for name, block in blocks.items()}) as calls:
         forward_batch(model, inputs)
-    *below, last = calls or [None]
-    if last is None:
+    if not calls:
         return False
+    *below, last = calls
     recorded = [(blocks[call.name], call.result) for call in below]
     module = {last.name: blocks[last.name].module}
     doubled = {name: torch.cat([value, value]) for name, value in inputs.items()}
