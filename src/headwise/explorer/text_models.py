@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from headwise.errors import HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
+from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import LoadedModel
 from headwise.models.modalities import OPTIONS, kind_instead_of_text, other_kinds
 from headwise.reading.batch import Inputs
@@ -68,11 +69,11 @@ def reading_text(loaded: LoadedModel) -> Iterator[None]:
     except HeadwiseError:
         raise
     except Exception as error:
-        if not kinds:
-            raise
-        raise OptionError(
-            f"{loaded.name} does not read text without {kinds}, which the explorer does not show: "
-            f"{_instead(others)}"
-        ) from error
+        problem = (
+            f"does not read text without {kinds}, which the explorer does not show"
+            if kinds
+            else f"does not run on a text ({one_sentence(error)}), and the explorer has no more"
+        )
+        raise OptionError(f"{loaded.name} {problem}: {_instead(others)}") from error
     if kinds:
         warn_user(f"{loaded.name} also reads {kinds}: the explorer shows only heads that read text")

@@ -263,8 +263,8 @@ def cut_search(
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
     found = find_layers(evaluation.model, evaluation.samples[0].inputs)
     names = {name for layer in found.layers for name in layer.names}
-    if found.refused:
-        progress(f"leaving {join_words(list(found.refused))} as they are", 0, 0)
+    if refused := [*dict.fromkeys([*found.refused, *evaluation.left_out])]:
+        progress(f"leaving {join_words(refused)} as they are", 0, 0)
     counts = {name: pair for name, pair in evaluation.counts.items() if name in names}
     heads = [head for head in evaluation.heads if head.layer_name in names]
     means = None

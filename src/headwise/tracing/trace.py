@@ -162,8 +162,8 @@ def _trace_model(
     call = calls[0]
     if call.output_weight is None:
         raise ModelError(
-            f"{site.name} cannot be traced: the model changes the outputs of its heads before the "
-            "output projection, for instance by a gate or a norm; use headwise scan"
+            f"{site.name} cannot be traced: its output projection does not read the outputs of its "
+            "heads as they are, because of a gate, a norm or another branch; use headwise scan"
         )
     attention, projected = (
         [each for each in recorded if each.name == name][site.call_index] for name in modules

@@ -39,10 +39,10 @@ def add_mean_outputs(
     without a bias get one, unless all would be zero.
     """
     biases = add_output_biases(cut)
-    projections = {site.layer_name: projection_at(site) for site in find_sites(cut)}
+    sites = {site.layer_name: site for site in find_sites(cut)}
     changes = []
     for layer, mean in _lost_outputs(uncut, heads, samples).items():
-        bias = projections[layer].bias
+        bias = projection_at(sites[layer]).bias
         assert isinstance(bias, Tensor)
         changes.append((bias, bias.detach().clone(), mean.to(bias)))
 
