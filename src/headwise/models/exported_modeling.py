@@ -56,8 +56,9 @@ def reshape(model: Any, block: dict[str, Any]) -> None:
     Changed parameters are uninitialised. The model may be on the meta device.
     """
     base = model.base_model
-    block = fit_paths(base, block)
-    model.config.headwise = block
+    fitted = fit_paths(base, block)
+    if fitted is not block:
+        block = model.config.headwise = fitted
     for path, shape in block["parameters"].items():
         owner, _, name = path.rpartition(".")
         module = base.get_submodule(owner)

@@ -214,6 +214,14 @@ def test_layers_are_described_by_what_was_found() -> None:
     assert gpt2.attributes is not None and gpt2.attributes["split_size"] == "7 x heads"
 
 
+def test_facts_of_known_layers_survive_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = tiny("llama")
+    find_layers(model, inputs)
+    monkeypatch.setattr(model_layers, "MOST_REMEMBERED", 0)
+    model.model.layers[1].self_attn.note = "of another structure"
+    assert len(find_layers(model, inputs).layers) == 3
+
+
 def test_a_model_that_cannot_be_cut_is_described_by_the_reason() -> None:
     (described,) = describe_layers(tiny_of(REFUSED["olmo3"][0])[0])
     assert described.layers == ("L0", "L1") and "span all heads" in described.refusal

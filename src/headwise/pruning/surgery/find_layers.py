@@ -118,6 +118,9 @@ def examine_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayer
             f"heads of {type(model).__name__} cannot be cut: it has no config, which would "
             "describe the cut"
         )
+    if len(_FACTS) > MOST_REMEMBERED:
+        _FACTS.clear()
+        _SHARED_KEYS.clear()
     examined, refused = _list_modules(model, base)
     unknown = [one for one in examined if not _is_empty(one) and _signature(one) not in _FACTS]
     key = model_structure(model, tuple(name for one in examined for name in one.names))
@@ -208,9 +211,6 @@ def _examine(
     Returns a sentence for every layer that the inputs did not reach, and for every layer that has
     the same keys as another one, the name of that layer; None if the model did not run.
     """
-    if len(_FACTS) > MOST_REMEMBERED:
-        _FACTS.clear()
-        _SHARED_KEYS.clear()
     groups: dict[Any, list[_Examined]] = {}
     for one in unknown:
         groups.setdefault(_signature(one), []).append(one)
