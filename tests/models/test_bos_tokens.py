@@ -90,7 +90,7 @@ def test_the_advice_helps(family: str, tmp_path: Path) -> None:
         assert begins_with_bos(tmp_path)
 
 
-def test_a_broken_tokenizer_config_is_no_evidence(tmp_path: Path) -> None:
+def test_a_broken_tokenizer_config_proves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer_config.json"
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>")
     for text in ("[]", "{", '{"add_bos_token": "yes"}'):
