@@ -49,7 +49,7 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.explorer.text_models import check_explorable, reading_text
+from headwise.explorer.text_models import check_explorable, check_same_length, reading_text
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
@@ -94,6 +94,7 @@ class Session:
         inputs = self._reader.batch(self._reader.windows(["a b c d"])[:1], scored.device).inputs
         with in_evaluation(scored.model), reading_text(scored):
             self.counts = count_heads(scored.model, inputs)
+            check_same_length(scored, inputs)
         check_heads_left(scored.name, self.counts)
         limit = token_limit(scored.tokenizer, scored.model.config)
         self.is_models_limit = limit is not None and limit <= LONGEST

@@ -22,7 +22,12 @@ from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.partial_passes import Block, find_blocks, run_block
+from headwise.pruning.importance.partial_passes import (
+    Block,
+    can_replay,
+    find_blocks,
+    run_block,
+)
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 from headwise.pruning.refit.state_cache import StateCache
 from headwise.pruning.stages import PruneStage
@@ -126,6 +131,15 @@ class _FittedProjection:
     uncut: Mapping[str, nn.Module]
 
 
+def why_not_refitted(model: nn.Module) -> str:
+    """The reason why blocks of the model cannot be run and fitted one by one, and what works."""
+    reason = "need more than the output of the block below" if find_blocks(model) else "are shared"
+    return (
+        f"the layers of {type(model).__name__} {reason}, so they cannot be refitted one after the "
+        "other; choose bias or none"
+    )
+
+
 class _ModelPair:
     """Runs a cut and an uncut model on the same samples, one block at a time."""
 
@@ -137,11 +151,8 @@ class _ModelPair:
         self.samples = samples
         self.registers = [name for name, part in samples_by_register.items() for _ in part]
         blocks = find_blocks(uncut)
-        if not blocks:
-            raise OptionError(
-                f"{type(cut).__name__} cannot be refitted: its layers share their weights; set "
-                "refit to none"
-            )
+        if not can_replay(uncut, samples[0].inputs):
+            raise OptionError(f"refit cannot be full or wide: {why_not_refitted(uncut)}")
         modules = {block.name: block.module for block in blocks}
         with torch.no_grad(), record(modules) as calls:  # text alone does not run vision blocks
             forward_batch(uncut, samples[0].inputs)
