@@ -1,7 +1,8 @@
 """What headwise does with one tiny model, checked against the model on its own.
 
-In: a model type. Out: a `Row`: for each of building, watching, scanning, silencing and cutting, an
-`Outcome`: it works, it is refused with a sentence, its result is wrong, or it ends in a traceback.
+In: a model type. Out: a `Row`: for each of building, watching, generating, scanning, silencing and
+cutting, an `Outcome`: it works, it is refused with a sentence, its result is wrong, or it ends in a
+traceback.
 """
 
 import copy
@@ -24,6 +25,9 @@ import headwise
 from headwise.errors import HeadwiseError
 from headwise.pruning.surgery.cut import head_counts
 from headwise.watching.sites import Site, find_sites, output_weight
+
+GENERATED = 4
+"""Number of tokens to write from a cache."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,40 @@ def if_eager(
     except Exception:  # the model has no eager attention
         return ""
     return " but equal transformers' eager attention" if gap < ROUNDING else ""
+
+
+def generated(tiny: TinyModel, row: Row) -> str | None:
+    """Tokens written from a cache have the same logits while the model is watched."""
+    inputs = {name: value for name, value in tiny.inputs.items() if not name.startswith("decoder_")}
+    try:
+        if not generate(tiny.model, inputs):
+            return None
+    except Exception:
+        return None  # the model itself does not write text from these inputs
+
+    def watching(model: nn.Module, given: Inputs) -> list[Tensor]:
+        with headwise.watch(model, lambda call: None):
+            return generate(model, given)
+
+    return compare(tiny.model, inputs, watching, "generating", expected=generate)
+
+
+@torch.no_grad()
+def generate(model: Any, inputs: Inputs) -> list[Tensor]:
+    """Logits of every token that the model writes; none if it writes no text."""
+    if not model.can_generate():
+        return []
+    torch.manual_seed(0)
+    lengths = {"max_new_tokens": GENERATED, "min_new_tokens": GENERATED}
+    written = model.generate(
+        **inputs,
+        **lengths,
+        do_sample=False,
+        use_cache=True,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    return list(written.logits or ())
 
 
 def scanned(tiny: TinyModel, row: Row) -> str:
@@ -307,6 +345,7 @@ def cut_plan(counts: dict[str, tuple[int, int]]) -> list[str]:
 CHECKS: dict[str, Callable[[TinyModel, Row], str | None]] = {
     "watched": watched,
     "padded": padded,
+    "generated": generated,
     "scanned": scanned,
     "silenced": silenced,
     "cut": cut,

@@ -13,7 +13,7 @@ from typing import Any
 Fields = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 LENS = Path(__file__).parent / "results" / "transformer_lens.json"
-STEPS = ("watched", "padded", "scanned", "silenced", "cut")
+STEPS = ("watched", "padded", "generated", "scanned", "silenced", "cut")
 BAD = ("wrong", "failed")
 
 
@@ -67,6 +67,7 @@ COUNTS: tuple[tuple[str, Callable[[Fields], bool]], ...] = (
     ("with attention", lambda row: "attention" in row),
     ("watched, outputs equal", is_equal),
     ("of these, with some attention left out", lambda row: is_equal(row) and "left_out" in row),
+    ("writing text from a cache, logits equal", lambda row: state(row, "generated") == "yes"),
     ("scanned", lambda row: state(row, "scanned") == "yes"),
     ("silenced", lambda row: state(row, "silenced") == "yes"),
     ("cut, equal to silencing", lambda row: state(row, "cut") == "yes"),

@@ -202,7 +202,9 @@ def spread_out(model: nn.Module) -> None:
                 continue
             seen.add(id(weight))
             noise = torch.randn_like(weight)
-            if weight.dim() < 2:
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and weight is module.weight:
+                weight.copy_(1 + SHIFT * noise)  # VitMatte's begin near zero and hide the rest
+            elif weight.dim() < 2:
                 weight.add_(SHIFT * noise)
             elif isinstance(module, nn.Embedding):
                 weight.copy_(noise)

@@ -23,6 +23,7 @@ from ..measures.tiny_whisper import (
 )
 from ..pruning.tiny_models import words_tokenizer
 from ..reading.wav_files import write_wav
+from ..watching.tiny import tiny
 from .running import Runner
 
 NO_TEXT = "reads sound, not text: give --audio FILE"
@@ -58,7 +59,35 @@ def test_a_speech_model_without_sound_is_refused_in_one_sentence(
         words_tokenizer().save_pretrained(folder)
     assert NO_TEXT in headwise.refused(command[0], folder, *command[1:])
     export = ("--text", "w5 w6", "--export", tmp_path / "page.html")
-    assert "reads sound" in headwise.refused("explore", folder, *export)
+    assert "trace with --audio FILE" in headwise.refused("explore", folder, *export)
+
+
+def test_a_model_of_text_and_images_without_images_is_refused_in_one_sentence(
+    headwise: Runner, tmp_path: Path
+) -> None:
+    tiny("clip", dtype=torch.float32)[0].save_pretrained(tmp_path / "clip")
+    words_tokenizer().save_pretrained(tmp_path / "clip")
+    said = headwise.refused("scan", tmp_path / "clip")
+    assert "cannot read text alone" in said and "it also reads images; give --image FILE" in said
+
+
+def test_a_decoder_that_reads_the_mask_of_its_encoder_writes_tokens() -> None:
+    sizes = {f"{stack}_num_attention_heads": 3 for stack in ("encoder", "decoder")}
+    sizes |= {f"{stack}_num_hidden_layers": 1 for stack in ("encoder", "decoder")}
+    config = transformers.MoonshineConfig(
+        vocab_size=VOCABULARY, hidden_size=24, intermediate_size=31, **sizes
+    )
+    model = transformers.MoonshineForConditionalGeneration(config).eval()
+    ids = write_tokens(model, {"input_values": torch.randn(1, 1600)}, most=5)
+    assert ids.shape[0] == 1 and 1 < ids.shape[1] <= 5
+
+
+@pytest.mark.parametrize("option", ["--audio", "--image"])
+def test_explore_says_which_commands_read_sound_and_pictures(
+    option: str, headwise: Runner, sounds: list[Path]
+) -> None:
+    said = headwise.refused("explore", "minilm", option, sounds[0])
+    assert f"headwise trace read pictures and sound: leave out {option}" in said
 
 
 def test_scan_reads_sound(headwise: Runner, whisper: Path, sounds: list[Path]) -> None:

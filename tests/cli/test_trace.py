@@ -124,7 +124,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--layer", 9], "--layer is 9: the model has layers 0..5"),
+        (["--layer", 9], "--layer is 9: the layers with attention are 0..5"),
         (["--heads", "12"], "--heads is 12: this layer has heads 0..11"),
         (["--heads", "a"], "--heads is 'a': give names such as L2H0, or numbers"),
         (["--heads", "L2H0 L3H1"], "in layers L2, L3"),

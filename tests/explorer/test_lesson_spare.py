@@ -171,7 +171,10 @@ def test_the_last_step_names_the_roles_of_a_scan() -> None:
     held = [each["head"]["roles"] for each in figures_of(lesson, "spare")["heads"]]
     assert held == roles
     text = words_of(lesson, "spare")
-    assert "The commonest are positional (1), broad (1) and sink (1). 70 of the 72 heads" in text
+    assert (
+        "The commonest are: positional (1 head), which looks a fixed number of words away;" in text
+    )
+    assert "70 of the 72 heads" in text
     assert "A head with several roles counts in each." in text
     assert_is_a_lesson(lesson)
     without = figures_of(taught("minilm"), "spare")["heads"]

@@ -217,8 +217,8 @@ def test_the_panel_of_heads_says_what_a_head_is(chrome: Browser, site: str) -> N
     with page_at(chrome, site) as page:
         panel = page.locator(".hv-grid-panel")
         expect(panel).to_contain_text(
-            "Each square is one head: a part of the model that decides which words each word looks"
-            " at. The outlined one is the large map made small"
+            "Each square is one head: a part of the model that decides where each word looks."
+            " Layers and heads count from 0. The outlined one is the large map made small"
         )
         patterns = panel.get_by_role("list", name="How to read a square")
         expect(patterns.get_by_role("listitem")).to_have_count(3)

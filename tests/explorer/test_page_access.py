@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from .browser import PHONE, faults, hash_has, headline, page_at, settle, until, word
+from .stage_modules import run
 
 MIDDLE = {"width": 1024, "height": 900}
 ROOM = {"width": 1920, "height": 1080}
@@ -62,6 +63,30 @@ def test_fingers_step_through_layers_and_heads(chrome: Browser, site: str) -> No
         small = """[...document.querySelectorAll('.hv-tools button, .hv-stepper button')]
             .filter((button) => button.offsetParent && button.offsetHeight < 44).length"""
         assert page.evaluate(small) == 0, "targets for fingers are 44 px at least"
+
+
+SIZES = """return data.map(([layers, heads, room, isLarge]) => {
+    const all = Array.from({ length: layers }, (_, at) => ({ name: `L${at}`, heads }));
+    const { across } = gridShape(all, room);
+    const { size, kind, isScrolling } = cellSizes(all, room, isLarge);
+    return [across, size, kind, isScrolling];
+});"""
+
+
+def test_a_phone_gets_small_maps_of_a_usable_size() -> None:
+    grids = [[6, 12, 350, False], [30, 9, 350, False], [32, 32, 350, False]]
+    shapes = run({"grid_shape": "gridShape, cellSizes"}, SIZES, grids)
+    assert shapes == [
+        [12, 23, "maps", False],
+        [9, 31, "letters", False],
+        [32, 21, "maps", True],
+    ]
+
+
+def test_a_broad_grid_has_letters_beside_the_map() -> None:
+    grids = [[30, 9, 936, True], [6, 12, 548, False]]
+    shapes = run({"grid_shape": "gridShape, cellSizes"}, SIZES, grids)
+    assert shapes == [[30, 26, "letters", False], [12, 39, "letters", False]]
 
 
 def test_a_narrower_window_shows_findings_first(chrome: Browser, site: str) -> None:

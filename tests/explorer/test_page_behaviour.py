@@ -75,6 +75,14 @@ def test_hovering_moves_no_word_and_no_panel(page: Page) -> None:
     assert page.evaluate(places) == before
 
 
+def test_the_view_menu_covers_no_word_and_no_share(page: Page) -> None:
+    page.get_by_role("button", name="View").click()
+    menu, row = page.locator(".hv-switches").bounding_box(), word(page, 8).bounding_box()
+    assert menu is not None and row is not None
+    assert menu["y"] + menu["height"] < row["y"]
+    page.keyboard.press("Escape")
+
+
 def test_a_click_locks_a_word_and_a_second_click_or_escape_unlocks_it(page: Page) -> None:
     word(page, 4).click()
     hash_has(page, word="4")

@@ -12,6 +12,7 @@ from headwise.explorer.maps import MapOptions, map_weights
 
 from .browser import PHONE, faults, hash_has, page_at, settle, until, word
 from .sessions import minilm
+from .stage_modules import run
 
 SENTENCE = "The keeper of the old lighthouse had a lamp and he loved it more than the sea. "
 TEXT = (SENTENCE * 16).strip()
@@ -65,6 +66,34 @@ def test_the_map_is_an_overview_that_zooms(page: Page) -> None:
     page.mouse.click(box["x"] + 200, box["y"] + 150)
     until(page, "!location.hash.includes('word=13&')")
     assert len(requests) < 8
+
+
+STRIP = """() => {
+    const map = document.querySelector('.hv-map');
+    const x = Math.round(map.width / 2), ink = [22, 26, 33];
+    const { data } = map.getContext('2d').getImageData(x, 0, 1, map.height);
+    const rows = [...Array(map.height).keys()]
+        .filter((y) => ink.every((value, at) => data[4 * y + at] === value));
+    return (rows.at(-1) - rows[0]) / devicePixelRatio;
+}"""
+"""Distance of the ink lines above and below the chosen row, in px, in the middle of the map."""
+
+
+def test_the_chosen_row_of_a_long_text_is_tall_enough_to_read(page: Page) -> None:
+    assert 12 <= page.evaluate(STRIP) <= 18
+
+
+def test_a_button_zooms_to_the_chosen_row_and_back(page: Page) -> None:
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="Whole map").click()
+    expect(page.get_by_role("button", name="Zoom in")).to_be_visible()
+
+
+def test_each_cell_of_a_strip_is_the_largest_of_its_block() -> None:
+    shares = [0.1, 0.5, 0.2, 0.0, 0.0, 0.3, 0.4]
+    body = "return [1, 2.5, 7, 9].map((size) => largest(7, size, (at) => data[at]));"
+    blocks = run({"map_strip": "largest"}, body, shares)
+    assert blocks == [[0, 1, 2, 3, 4, 5, 6], [1, 2, 6], [1], [1]]
 
 
 def test_a_click_fetches_only_the_chosen_head_and_row(page: Page) -> None:

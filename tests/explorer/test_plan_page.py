@@ -38,14 +38,16 @@ def test_the_planner_opens_on_the_loaded_model(chrome: Browser, site: str) -> No
     assert facts is not None and facts.parameters_attention == 3_548_160
     with page_at(chrome, f"{site}#panel=plan") as page:
         planned(page, facts.parameters_attention)
-        expect(page.locator(".pl-headline")).to_have_text(
+        expect(page.locator("#plan .panel-headline")).to_have_text(
             "all-MiniLM-L6-v2: 12 heads per layer, 32 numbers each"
         )
         expect(page.locator("#plan table").first).to_contain_text(
             f"Attention weights of one layer (12{TIMES}512{TIMES}512)"
         )
-        expect(page.locator(".pl-sub")).to_contain_text("3.55M parameters of attention in 6 layers")
-        expect(page.locator(".pl-sub")).to_contain_text("no KV cache")
+        expect(page.locator("#plan .panel-sub")).to_contain_text(
+            "3.55M parameters of attention in 6 layers"
+        )
+        expect(page.locator("#plan .panel-sub")).to_contain_text("no KV cache")
         for name, value in {"d_model": 384, "heads": 12, "kv_heads": 12, "layers": 6}.items():
             expect(page.locator(f"#plan-{name} + output")).to_have_text(str(value))
         expect(page.locator(".pl-plot text.pl-own")).to_have_text("all-MiniLM-L6-v2")
@@ -62,7 +64,7 @@ def test_sliders_change_the_costs_and_the_address(chrome: Browser, site: str) ->
         page.focus("#plan-layers")
         page.keyboard.press("ArrowRight")
         planned(page, costs.model_parameters)
-        expect(page.locator(".pl-kicker")).to_contain_text("Beside all-MiniLM-L6-v2")
+        expect(page.locator("#plan .panel-kicker")).to_contain_text("Beside all-MiniLM-L6-v2")
         table = page.locator("#plan table").first
         expect(table).to_contain_text(f"{costs.layer_parameters:,}")
         expect(table.locator("thead th")).to_have_text(["your sizes", "all-MiniLM-L6-v2"])
@@ -138,7 +140,7 @@ def test_uneven_heads_say_their_size(chrome: Browser, tiny: str) -> None:
     with page_at(
         chrome, f"{tiny}#panel=plan&plan=heads.20,kv_heads.20,d_model.768,d_key.0"
     ) as page:
-        expect(page.locator(".pl-sub")).to_contain_text(
+        expect(page.locator("#plan .panel-sub")).to_contain_text(
             "20 heads do not share a width of 768 evenly: each has 38 numbers."
         )
 
@@ -149,7 +151,7 @@ def test_known_models_and_axes_are_chosen(chrome: Browser, site: str) -> None:
         planned(page, 3_548_160)
         page.get_by_label("Start from").select_option("gpt2")
         planned(page, gpt2.model_parameters - 12 * 4 * 768)  # without biases
-        expect(page.locator(".pl-sub")).to_contain_text(
+        expect(page.locator("#plan .panel-sub")).to_contain_text(
             "The KV cache takes 36 MiB for 1,024 tokens"
         )
         expect(page.get_by_label("Start from")).to_have_value("gpt2")
@@ -159,7 +161,7 @@ def test_known_models_and_axes_are_chosen(chrome: Browser, site: str) -> None:
         page.reload()
         expect(page.locator("[data-axis=up]")).to_have_value("num_heads")
         page.get_by_label("Causal").uncheck()
-        expect(page.locator(".pl-sub")).to_contain_text("no KV cache")
+        expect(page.locator("#plan .panel-sub")).to_contain_text("no KV cache")
         page.locator("[data-axis=up]").select_option("cache_bytes")
         expect(page.locator(".pl-chart")).to_contain_text("so it is not in this chart")
 

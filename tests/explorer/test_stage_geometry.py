@@ -175,8 +175,13 @@ def test_words_and_cells_do_not_overlap(width: float) -> None:
         assert max(box["x"] + box["w"] for box in boxes) <= width + 1
 
 
+def test_every_cell_has_room_for_a_share() -> None:
+    (deck,) = scene(TEXT, [random_head(14)])["layout"]["decks"]
+    assert min(cell["w"] for cell in deck["cells"][0]) >= 36 - 1e-6
+
+
 def test_cells_meet_halfway_between_words() -> None:
-    layout = scene(TEXT, [random_head(14)])["layout"]
+    layout = scene("the keeper found every lamp", [random_head(5)])["layout"]
     (deck,) = layout["decks"]
     for (box, cell), (after, next_cell) in pairwise(
         zip(deck["rows"], deck["cells"][0], strict=True)
@@ -460,3 +465,24 @@ def test_no_number_is_not_a_number() -> None:
         drawn = run(SCENE, body, data)
         assert "not a number" not in drawn
         assert "NaN" not in drawn
+
+
+def test_on_a_phone_both_shares_of_a_pair_stand_in_one_line() -> None:
+    body = """
+        const rows = (row) => [row, row, row, row];
+        const shown = picture("a b c d", [{ shares: rows([0.1, 0.6, 0.2, 0.1]) }], {
+          shape: "vertical", word: 3, pair: {
+            words: words("a x c d"), aligned: [[0, 0], [1, 1], [2, 2], [3, 3]], word: 3,
+            heads: [{ name: "L0H0", role: "coreference", letter: "C", colour: "#a80f68", mark: "",
+              isOff: false, row: () => [0.1, 0.2, 0.6, 0.1] }],
+          },
+        });
+        const scene = makeScene(shown, layOut(request(shown), measure, 350), measure);
+        const at = (list, text) => list.filter((each) => each.text === text).map(({ y }) => y);
+        const texts = (y) => scene.cells.filter((cell) => cell.y === y).map(({ text }) => text);
+        const first = Math.min(...at(scene.cells, "60%"));
+        return [texts(first), scene.notes.map(({ text }) => text)];
+    """
+    line, notes = run({"scene": "makeScene", "layout": "layOut"}, body)
+    assert line == ["60%", "20%"]
+    assert notes == ["before", "after", "\N{MINUS SIGN}40", "+40"]

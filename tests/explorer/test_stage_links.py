@@ -301,8 +301,17 @@ def test_the_left_note_says_what_a_dash_is() -> None:
 
 def test_the_left_note_says_that_a_head_is_off() -> None:
     body = f"shown.heads[0].isOff = true; shown.heads[0].name = 'L23H3'; {LEFT}"
-    expected = "Dashed and hollow: where L23H3 looked, from it, before it was switched off."
+    expected = "Hollow: where L23H3 looked, from it, before it was switched off."
     assert notes(body, [ROW]) == expected
+
+
+def test_a_repeated_word_is_counted_in_lists_and_sentences() -> None:
+    body = "return data.map((text) => words(text).map((_, at, all) => wordName(all, at)));"
+    texts = ["the cat saw the dog", " ".join(["a"] * 4), " ".join(["a"] * 12)]
+    named = run({"word_names": "wordName"}, body, texts)
+    assert named[0] == ["the (1st)", "cat", "saw", "the (2nd)", "dog"]
+    assert named[1] == ["a (1st)", "a (2nd)", "a (3rd)", "a (4th)"]
+    assert named[2] == ["a"] * 12
 
 
 def test_a_word_is_labelled_with_its_links() -> None:

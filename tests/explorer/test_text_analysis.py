@@ -13,9 +13,10 @@ from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
 from headwise.objectives.scored_model import ScoredModel
 from headwise.pruning.surgery.cut import cut
+from headwise.watching.output_check import PASSED
 
 from ..pruning.tiny_models import model_of, objective_of, words_tokenizer
-from .sessions import WORDS, tiny_session
+from .sessions import WORDS, minilm, tiny_session
 from .test_what_if import silenced
 
 
@@ -86,3 +87,17 @@ def test_a_model_without_heads_raises(name: str) -> None:
         analyse_text(scored, WORDS)
     with pytest.raises(ModelError, match=f"{type(model).__name__}.* heads"):
         headwise.view(model, WORDS, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("is_shipped", [True, False])
+def test_longer_texts_of_a_shipped_model_are_not_checked_again(is_shipped: bool) -> None:
+    session = Session(minilm().scored, is_fresh=True)
+    if not is_shipped:
+        session._shipped_scan = None
+    PASSED.pop(session.scored.model, None)
+    longest = []
+    for count in (4, 40):
+        session.read("word " * count)
+        sizes = PASSED[session.scored.model].sizes.values()
+        longest.append(max(size[""] for size in sizes))
+    assert (longest[1] == longest[0]) == is_shipped

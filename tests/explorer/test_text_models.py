@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 from torch import nn
+from transformers import FunnelConfig, FunnelModel
 
 from headwise.errors import OptionError
 from headwise.explorer.session import Session
@@ -12,6 +13,7 @@ from headwise.objectives.losses import Divergence
 from headwise.objectives.scored_model import ScoredModel
 
 from ..pruning.tiny_models import model_of, words_tokenizer
+from ..watching.tiny_configs import VOCABULARY
 from .sessions import WORDS, tiny_session
 
 
@@ -22,14 +24,24 @@ def session_of(model: nn.Module, tokenizer: object) -> Session:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("vit", "tiny reads images, .* only heads that read text.*scan"),
-        ("whisper", "tiny reads sound, .* only heads that read text.*scan"),
-        ("clip", "tiny does not read text without images, .*does not show.*scan"),
+        ("vit", "tiny reads images, .* only heads that read text: .*trace with --image FILE, or"),
+        (
+            "whisper",
+            "tiny reads sound, .* only heads that read text: .*trace with --audio FILE, or",
+        ),
+        ("clip", "tiny does not read text without images, .*does not show: .*--image FILE, or"),
     ],
 )
 def test_models_that_need_more_than_text_raise_one_sentence(name: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         session_of(model_of(name), words_tokenizer())
+
+
+def test_a_model_that_shortens_its_text_raises() -> None:
+    sizes = {"d_model": 30, "n_head": 5, "d_head": 6, "d_inner": 37, "block_sizes": [1, 1]}
+    model = FunnelModel(FunnelConfig(vocab_size=VOCABULARY, num_decoder_layers=1, **sizes))
+    with pytest.raises(OptionError, match=r"tiny shortens its text.*headwise scan"):
+        session_of(model.eval(), words_tokenizer())
 
 
 def test_a_model_without_a_tokenizer_raises() -> None:

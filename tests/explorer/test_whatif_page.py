@@ -59,9 +59,9 @@ def test_the_next_word_and_its_bars_equal_pythons(chrome: Browser, causal: str) 
     answer = compare_gated(session.scored, [WORDS], {}, session.num_heads).prediction
     with page_at(chrome, causal) as page:
         outcome(page, 0)
-        expect(page.locator(".wi-kicker")).to_have_text("All 18 heads on ")
-        expect(page.locator(".wi-headline")).to_have_text(INVITATION)
-        expect(page.locator(".wi-sub")).to_have_text(
+        expect(page.locator("#whatif .panel-kicker")).to_have_text("All 18 heads on ")
+        expect(page.locator("#whatif .panel-headline")).to_have_text(INVITATION)
+        expect(page.locator("#whatif .panel-sub")).to_have_text(
             f"With all 18 heads on, the next word is most likely {answer.names[0]} "
             f"({percent(answer.before[0])}), then {answer.names[1]} ({percent(answer.before[1])})."
         )
@@ -90,8 +90,8 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         outcome(page, 0)
         head(page, "L1H2")
         outcome(page, 1)
-        expect(page.locator(".wi-kicker")).to_contain_text("1 of 18 heads off")
-        expect(page.locator(".wi-kicker")).to_contain_text("L1H2 · chosen by hand")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("1 of 18 heads off")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("L1H2 · chosen by hand")
         turned = sum(name != random.names[0] for name in random.likeliest)
         shares = [round(100 * share) for share in (answer.before[first], *random.values[0])]
         share = round(100 * answer.after[first])
@@ -103,10 +103,10 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         else:
             way = "less" if share < shares[0] else "more"
             turn = f"{answer.names[first]} becomes {way} likely"
-        expect(page.locator(".wi-headline")).to_have_text(turn)
+        expect(page.locator("#whatif .panel-headline")).to_have_text(turn)
         low, high = (percent(pick(random.values[0])) for pick in (min, max))
         spread = f"at {low}" if low == high else f"between {low} and {high}"
-        sub = page.locator(".wi-sub")
+        sub = page.locator("#whatif .panel-sub")
         expect(sub).to_contain_text("With one head picked at random, ten times, it ")
         expect(sub).to_contain_text(spread)
         assert ("another is likeliest" in sub.inner_text()) == bool(turned)
@@ -117,11 +117,11 @@ def test_a_click_switches_a_head_off_beside_random_heads(chrome: Browser, causal
         expect(page.locator(".wi-drawn")).to_contain_text("L1H2where w31 looked")
         cell = page.locator(".wi-grid [data-head=L1H2]")
         expect(cell).to_have_attribute("aria-label", re.compile("L1H2.*off"))
-        expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L1H2 looked")
+        expect(page.locator(".wi-notes")).to_contain_text("Hollow: where L1H2 looked")
         assert "off=L1H2" in address(page)
         page.reload()
         outcome(page, 1)
-        expect(page.locator(".wi-headline")).to_have_text(turn)
+        expect(page.locator("#whatif .panel-headline")).to_have_text(turn)
         head(page, "L1H2")
         outcome(page, 0)
         page.go_back()
@@ -165,8 +165,8 @@ def test_a_head_is_scaled_with_the_slider(chrome: Browser, causal: str) -> None:
         slider = page.locator("#wi-factor")
         slider.fill("0.5")
         page.wait_for_selector("body[data-outcome='0']")
-        expect(page.locator(".wi-kicker")).to_contain_text("1 of 18 heads scaled")
-        expect(page.locator(".wi-kicker")).to_contain_text("L0H4 \u00d7 0.50")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("1 of 18 heads scaled")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("L0H4 \u00d7 0.50")
         assert "off=L0H4*0.5" in address(page)
         page.reload()
         page.wait_for_selector("body[data-outcome='0']")
@@ -227,19 +227,19 @@ def test_a_search_finds_heads_and_says_so(chrome: Browser, causal: str) -> None:
         outcome(page, 0)
         page.click("#whatif button:text-is('Find heads')")
         outcome(page, len(found))
-        expect(page.locator(".wi-kicker")).to_contain_text(
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text(
             f"{', '.join(found)} · found by a search on this sentence"
         )
-        expect(page.locator(".wi-sub")).to_contain_text("picked at random, ten times")
-        expect(page.locator(".wi-sub")).to_contain_text(
+        expect(page.locator("#whatif .panel-sub")).to_contain_text("picked at random, ten times")
+        expect(page.locator("#whatif .panel-sub")).to_contain_text(
             "A search chose these heads on this sentence"
         )
         page.reload()
         outcome(page, len(found))
-        expect(page.locator(".wi-kicker")).to_contain_text("found by a search")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("found by a search")
         head(page, next(name for name in session_heads() if name not in found))
         outcome(page, len(found) + 1)
-        expect(page.locator(".wi-kicker")).to_contain_text("chosen by hand")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("chosen by hand")
 
 
 def session_heads() -> list[str]:
@@ -257,7 +257,7 @@ def test_a_search_can_be_stopped(chrome: Browser, causal: str) -> None:
         page.click("#whatif button:text-is('Find heads')")
         page.click("#whatif button:has-text('Stop')")
         expect(page.locator("#whatif button:text-is('Find heads')")).to_be_visible()
-        expect(page.locator(".wi-kicker")).to_contain_text("All 18 heads on")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("All 18 heads on")
 
 
 def test_words_and_heads_on_the_stage_follow_the_pointer(chrome: Browser, causal: str) -> None:
@@ -293,7 +293,7 @@ def test_another_sentence_is_read_in_place(chrome: Browser, causal: str) -> None
         field.press("Enter")
         until(page, "document.querySelectorAll('.wi-stage [data-word]').length === 4")
         outcome(page, 1)
-        expect(page.locator(".wi-kicker")).to_contain_text("chosen by hand")
+        expect(page.locator("#whatif .panel-kicker")).to_contain_text("chosen by hand")
         assert "found" not in address(page) and "off=L0H1" in address(page)
         page.locator("#whatif button:text-is('Change sentence')").focus()
         page.keyboard.press("e")
@@ -322,9 +322,11 @@ def test_cosines_of_sentence_pairs_equal_pythons(
         for place, (one, other) in enumerate(order):
             expect(bars.nth(place).locator(".wi-name")).to_have_text(f"{one + 1} and {other + 1}")
             numbers = [side[one][other] for side in (similarity.before, similarity.after)]
-            shown = [f"{number:.2f}".replace("-", "\u2212") for number in numbers]
+            shown = [f"{number:.3f}".replace("-", "\u2212") for number in numbers]
             expect(bars.nth(place).locator(".wi-number")).to_have_text(shown)
-        expect(page.locator(".wi-sub")).to_contain_text("With two heads picked at random")
+        expect(page.locator("#whatif .panel-sub")).to_contain_text(
+            "With two heads picked at random"
+        )
         expect(page.locator("#whatif button:text-is('Generate')")).to_be_hidden()
         expect(page.locator(".wi-saved")).to_contain_text("98,496 parameters")
         with page.expect_download() as download:
@@ -343,7 +345,9 @@ def test_sentences_to_compare_are_edited_added_and_removed(chrome: Browser, site
         expect(fields).to_have_count(3)
         fields.nth(1).fill("The animal was too tired to cross the street.")
         fields.nth(1).press("Enter")
-        expect(page.locator(".wi-sub")).to_contain_text("sentences 1 and 2 are most alike")
+        expect(page.locator("#whatif .panel-sub")).to_contain_text(
+            "sentences 1 and 2 are most alike"
+        )
         until(page, "document.querySelector('.wi-number').textContent > '0.7'")
         page.get_by_label("Remove sentence 3").click()
         expect(page.locator(".wi-bars li")).to_have_count(1)
@@ -359,7 +363,7 @@ def test_sentences_to_compare_are_edited_added_and_removed(chrome: Browser, site
         expect(page.locator(".wi-stage")).to_contain_text("rained")
         for left in (2, 1):
             page.get_by_label(f"Remove sentence {left + 1}").click()
-        expect(page.locator(".wi-headline")).to_have_text("One sentence alone")
+        expect(page.locator("#whatif .panel-headline")).to_have_text("One sentence alone")
 
 
 def test_masked_and_other_models_predict_without_a_box(chrome: Browser) -> None:
@@ -380,7 +384,7 @@ def test_long_texts_show_the_links_of_their_last_word(chrome: Browser) -> None:
         page_at(chrome, f"{base}#panel=whatif&text={words}&off=L0H1") as page,
     ):
         outcome(page, 1)
-        expect(page.locator(".wi-notes")).to_contain_text("Dashed and hollow: where L0H1 looked")
+        expect(page.locator(".wi-notes")).to_contain_text("Hollow: where L0H1 looked")
         expect(page.locator(".wi-stage .hw-window")).to_be_visible()
         assert page.locator(".wi-stage [data-word]").last.bounding_box() is not None
 
@@ -414,7 +418,7 @@ def test_the_headline_stays_in_sight_and_the_grid_in_place(chrome: Browser, caus
         settle(page)
         assert abs(page.evaluate("scrollY") - at) < 60
         expect(again).to_be_in_viewport()
-        expect(again).to_have_text(page.locator(".wi-headline").inner_text())
+        expect(again).to_have_text(page.locator("#whatif .panel-headline").inner_text())
         page.evaluate("scrollTo(0, 0)")
         expect(again).to_be_hidden()
     with page_at(chrome, causal) as page:
@@ -448,4 +452,4 @@ def test_random_draws_end_with_the_next_action_and_begin_again(
         page.unroute("**/api/whatif/random")
         page.click("nav [data-panel=whatif]")
         outcome(page, 1)
-        expect(page.locator(".wi-sub")).to_contain_text("picked at random")
+        expect(page.locator("#whatif .panel-sub")).to_contain_text("picked at random")

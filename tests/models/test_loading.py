@@ -15,10 +15,17 @@ from huggingface_hub.utils import logging as hub_logging
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    BigBirdConfig,
+    BigBirdForMaskedLM,
+    CanineConfig,
+    CanineModel,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
-from headwise.errors import ModelError, OptionError
+from headwise.errors import HeadwiseWarning, ModelError, OptionError
 from headwise.models import embedded
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import LoadOptions, load, load_model
@@ -28,6 +35,7 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..pruning.tiny_models import words_tokenizer
 from ..watching.helpers import ROUNDINGS, allow_weights, run
 from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES, VOCABULARY
@@ -342,3 +350,34 @@ def test_a_cut_directory_lists_its_kept_heads(tmp_path: Path) -> None:
     assert loaded.about["kept"] == bare.about["kept"]
     assert loaded.about["kept"]["L0"] == [0, 2, 3, 4]
     assert (loaded.about["dtype"], loaded.about["class"]) == ("float64", "BertForMaskedLM")
+
+
+def save_text_model(model: PreTrainedModel, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    words_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_models_with_unusual_embeddings_keep_their_tokenizer(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 17}
+    sizes |= {"num_hidden_layers": 1, "num_hash_buckets": 16}
+    model = CanineModel(CanineConfig(max_position_embeddings=64, **sizes))
+    assert load_model(save_text_model(model, tmp_path)).tokenizer is not None
+
+
+def test_big_bird_is_watched_with_full_attention(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 30, "num_attention_heads": 5, "intermediate_size": 17}
+    config = BigBirdConfig(vocab_size=VOCABULARY, num_hidden_layers=2, block_size=4, **sizes)
+    folder = save_text_model(BigBirdForMaskedLM(config), tmp_path / "whole")
+    with pytest.warns(HeadwiseWarning, match="with full attention"):
+        loaded = load_model(folder, LoadOptions(keeps_head=True))
+    inputs = loaded.tokenizer("w7 w9 w11", return_tensors="pt")
+    inputs.pop("token_type_ids", None)
+    calls = []
+    with torch.no_grad(), watch(loaded.model, calls.append):
+        loaded.model(**inputs)
+    assert len(calls) == 2
+    cut(loaded.model, "L0H1 L1H3", inputs=inputs)
+    export(loaded.model, tmp_path / "cut", tokenizer=loaded.tokenizer)
+    again = load(tmp_path / "cut").model
+    assert_same(run(again, inputs).logits, run(loaded.model, inputs).logits, roundings=ROUNDINGS)

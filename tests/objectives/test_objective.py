@@ -328,8 +328,12 @@ def test_token_loss_needs_logits() -> None:
 
 
 def test_embedding_needs_hidden_states() -> None:
-    with pytest.raises(ModelError, match=r"CLIPModel .*last_hidden_state"):
-        Evaluation.of_batches(model_of("clip"), Embedding(), [plain("clip")])
+    class Blind(nn.Module):
+        def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
+            return type("Output", (), {"logits": torch.zeros(len(input_ids), 3)})()
+
+    with pytest.raises(ModelError, match=r"Blind .*last_hidden_state"):
+        Evaluation.of_batches(Blind(), Embedding(), [plain("bert")])
 
 
 @pytest.mark.parametrize("labels", [{}, {"labels": torch.zeros(2).long()}])

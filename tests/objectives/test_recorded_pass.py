@@ -1,15 +1,23 @@
 """Passes with silent heads equal silencing, and run nothing that silent heads cannot change."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.losses import Divergence
 from headwise.objectives.recorded_pass import RecordedPass, record_pass
+from headwise.pruning.refit.refit import refit
 from headwise.watching.gates import MeanOutputs, mean_outputs, silence
+from headwise.watching.partial_passes import can_replay
 
+from ..pruning.differences import tiny_of
 from ..pruning.kin import REFUSED
+from ..pruning.modern import CUT, FULL, SLIDING
 from ..pruning.tiny_models import (
     assert_close,
     assert_unchanged,
@@ -56,6 +64,22 @@ def test_every_family_reuses_attention_and_equals_silencing(name: str) -> None:
             assert len(copies) == len(want)
             assert_close(got, want, FAMILIES[name].softmax_in, f"{name} without heads of {layer}")
     assert_unchanged(model, before)
+
+
+def test_layers_that_read_keys_of_others_are_not_replayed() -> None:
+    """The last layers of Gemma 3n attend to keys that a layer below computes."""
+    family = CUT["gemma3n"]
+    shares = {"num_hidden_layers": 3, "num_kv_shared_layers": 1, "intermediate_size": [41] * 3}
+    shares |= {"layer_types": [FULL, SLIDING, FULL], "activation_sparsity_pattern": [0.0] * 3}
+    model, inputs = tiny_of(replace(family, config={**family.config, **shares}))
+    evaluation = Evaluation.of_batches(model, Divergence(), [inputs], has_losses=False)
+    unchanged = record_pass(evaluation, evaluation.samples[0])
+    assert unchanged.blocks == () and can_replay(model_of("gpt2"), plain("gpt2"))
+    for unit in ([evaluation.heads[0]], [evaluation.heads[-1]]):
+        got, _ = unchanged.outputs_without([unit], None)
+        assert_close(got, silenced(unchanged, unit, None), torch.float32)
+    with pytest.raises(OptionError, match=r"Gemma3n.* output of the block below.*bias or none"):
+        refit(model, model, evaluation.samples, {"other": evaluation.samples})
 
 
 def test_heads_of_several_layers_are_silenced_together() -> None:

@@ -285,5 +285,7 @@ def test_empty_or_long_text_raises_and_missing_tokenizer_is_a_reason() -> None:
     loaded = LoadedModel("small", nn.Identity(), tokenizer)
     with pytest.raises(OptionError, match=f"41 tokens.*{MOST_TOKENS}"):
         draw_maps(table_of(), "x " * 41, loaded)
+    letters = replace(loaded, tokenizer=lambda text: {"input_ids": list(text)})
+    assert draw_maps(table_of(), None, letters).text == "The teacher lost her red pen, so the"
     speechless = replace(loaded, tokenizer=None)
     assert draw_maps(table_of(), "x", speechless).reason == "small has no tokenizer"

@@ -23,6 +23,8 @@ from headwise.watching.sites import find_sites
 
 from ..attention.tolerance import assert_same
 from ..measures.multimodal import tiny_gemma, tokenizer
+from ..pruning.differences import tiny_of
+from ..pruning.modern import CUT
 from ..watching.tiny import ragged, tiny
 from ..watching.tiny_configs import FAMILIES
 
@@ -225,11 +227,11 @@ def test_unknown_step_and_wrong_number_of_labels_raise() -> None:
 @pytest.mark.parametrize(
     ("heads", "choice"),
     [
-        (None, (0, None, None)),
-        (3, (0, None, (3,))),
-        ([0, 3], (0, None, (0, 3))),
-        (torch.tensor([0, 3]), (0, None, (0, 3))),
-        ("0,3", (0, None, (0, 3))),
+        (None, (None, None, None)),
+        (3, (None, None, (3,))),
+        ([0, 3], (None, None, (0, 3))),
+        (torch.tensor([0, 3]), (None, None, (0, 3))),
+        ("0,3", (None, None, (0, 3))),
         ("L2H3", (2, None, (3,))),
         (["L2H3", "L2H0"], (2, None, (3, 0))),
         (HeadId(2, 3), (2, None, (3,))),
@@ -254,6 +256,19 @@ def test_heads_are_named_or_numbered(heads: Any, choice: tuple[Any, ...]) -> Non
 def test_bad_heads_raise(heads: Any, facts: str) -> None:
     with pytest.raises(OptionError, match=facts):
         LayerChoice.parse(2, None, heads)
+
+
+def test_the_default_layer_is_the_first_with_attention() -> None:
+    model, inputs = tiny_of(CUT["jamba"])
+    assert trace(model, inputs).name_of(0) == "L1H0"
+    with pytest.raises(OptionError, match=r"layer is 0: the layers with attention are 1$"):
+        trace(model, inputs, layer=0)
+
+
+def test_gated_heads_are_refused_with_the_reason() -> None:
+    model, inputs = tiny_of(CUT["qwen3_next"])
+    with pytest.raises(ModelError, match=r"layers\.1\.self_attn.*a gate, a norm.*headwise scan"):
+        trace(model, inputs)
 
 
 def test_the_name_of_a_head_chooses_the_layer() -> None:
@@ -328,7 +343,7 @@ def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
     traced = trace(tiny_gemma(), "The cat sat down.", tokenizer=tokenizer(), layer=1)
     assert traced.name_of(0) == "text.L1H0"
     assert traced.labels.keys == ("[CLS]", "the", "cat", "sat", "down", ".", "[SEP]")
-    with pytest.raises(OptionError, match=r"layer.* 2.* 0\.\.1.* text"):
+    with pytest.raises(OptionError, match=r"layer.* 2.* text .* 0\.\.1"):
         trace(tiny_gemma(), "The cat sat down.", tokenizer=tokenizer(), layer=2)
 
 

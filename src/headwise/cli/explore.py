@@ -19,6 +19,8 @@ Text = Annotated[str | None, Option(help="Sentence to save with --export, up to 
 Swap = Annotated[
     str | None, Option(help="The sentence with a word swapped, to save both and their differences.")
 ]
+Unread = Annotated[list[Path] | None, Option(hidden=True)]
+"""An option of other commands, so that its refusal can say what reads it."""
 Export = Annotated[
     Path | None,
     Option(
@@ -36,6 +38,8 @@ def explore_command(  # noqa: PLR0913 - one parameter per option
     swap: Swap = None,
     export: Export = None,
     force: options.Force = False,
+    image: Unread = None,
+    audio: Unread = None,
     dtype: options.Dtype = "float32",
     device: options.Device = "cpu",
     revision: options.Revision = None,
@@ -45,6 +49,11 @@ def explore_command(  # noqa: PLR0913 - one parameter per option
 
     With --export, write one sentence with all heads to an HTML file that needs neither.
     """
+    options.refuse(
+        "the page shows heads that read text; headwise scan and headwise trace read pictures and "
+        "sound",
+        {"--image": image, "--audio": audio},
+    )
 
     def load() -> "Session":
         from headwise.explorer.serve import start_session

@@ -41,7 +41,7 @@ def report_command(
     Without a folder, first scan the embedded model minilm, as headwise scan does.
     """
     from headwise.report.data import check_folders, read_folders
-    from headwise.report.maps import SENTENCE, draw_maps
+    from headwise.report.maps import draw_maps
     from headwise.report.report import report_page
     from headwise.views.terminal import check_new, quiet_console, say, write_new
 
@@ -49,12 +49,11 @@ def report_command(
     check_folders(scan, *folders)
     check_new(out, ".html", force=force)
     options.check_sentence(text)
-    sentence = SENTENCE if text is None else text
     if scan is None:
-        data = _scan_minilm(folders, sentence)
+        data = _scan_minilm(folders, text)
     else:
         data = read_folders(scan, *folders)
-        data = replace(data, maps=draw_maps(data.table, sentence))
+        data = replace(data, maps=draw_maps(data.table, text))
     page = report_page(data)
     write_new(out, page, ".html", force=force)
     console = quiet_console()
@@ -64,8 +63,8 @@ def report_command(
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
-def _scan_minilm(folders: tuple[Path | None, ...], sentence: str) -> "ReportData":
-    """Check the folders and the sentence, then scan minilm and print its table."""
+def _scan_minilm(folders: tuple[Path | None, ...], text: str | None) -> "ReportData":
+    """Check the folders and the text, then scan minilm and print its table."""
     import pandas as pd
 
     from headwise.cli.scan import print_scan
@@ -79,7 +78,8 @@ def _scan_minilm(folders: tuple[Path | None, ...], sentence: str) -> "ReportData
     from headwise.watching.sites import find_sites
 
     loaded = load_model("minilm")
-    check_length(sentence, loaded.tokenizer)
+    if text is not None:
+        check_length(text, loaded.tokenizer)
     rows = [
         (site.stack, site.layer, head)
         for site in find_sites(loaded.model)
@@ -90,5 +90,5 @@ def _scan_minilm(folders: tuple[Path | None, ...], sentence: str) -> "ReportData
     with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:
         scan = run_scan(ScanJob.of(loaded), progress=progress)
     print_scan(scan, None)
-    maps = draw_maps(scan.table, sentence, loaded)
+    maps = draw_maps(scan.table, text, loaded)
     return replace(data, scan=scan, maps=maps)

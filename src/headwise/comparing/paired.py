@@ -17,6 +17,7 @@ from headwise.errors import OptionError
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding, LogitLoss, kl_divergence
 from headwise.objectives.objective import Objective, Sample
+from headwise.watching.failures import explain_failures
 
 ROWS = 1024
 """Number of examples whose similarities to all others are computed at once."""
@@ -59,8 +60,10 @@ def run_both(before: Evaluation, after: Evaluation, names: tuple[str, str]) -> P
     """
     results = []
     for sample, twin in zip(before.samples, after.samples, strict=True):
-        output = before.objective.output(before.model, sample.inputs)
-        other = after.objective.output(after.model, twin.inputs).to(output.device)
+        with explain_failures(before.model, sample.inputs):
+            output = before.objective.output(before.model, sample.inputs)
+        with explain_failures(after.model, twin.inputs):
+            other = after.objective.output(after.model, twin.inputs).to(output.device)
         if output.shape != other.shape:
             sizes = f"{output.shape[-1]:,} and {other.shape[-1]:,}"
             what = "logits" if before.objective.reads_logits else "embeddings"

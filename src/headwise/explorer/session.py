@@ -6,6 +6,7 @@ In: a ScoredModel. Out: answers for routes.py. Knows nothing about HTTP.
 import copy
 import shlex
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
@@ -48,7 +49,7 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.explorer.text_models import check_explorable, reading_text
+from headwise.explorer.text_models import check_explorable, check_same_length, reading_text
 from headwise.head_table import HeadTable
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import count_heads
@@ -58,6 +59,7 @@ from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.importance import importance
 from headwise.reading.reader import Reader, token_limit
 from headwise.scans.scan import ScanJob, run_scan
+from headwise.watching.output_check import skip_check
 from headwise.watching.running import in_evaluation
 
 IMPORTANCE_TOKENS = 1024
@@ -92,6 +94,7 @@ class Session:
         inputs = self._reader.batch(self._reader.windows(["a b c d"])[:1], scored.device).inputs
         with in_evaluation(scored.model), reading_text(scored):
             self.counts = count_heads(scored.model, inputs)
+            check_same_length(scored, inputs)
         check_heads_left(scored.name, self.counts)
         limit = token_limit(scored.tokenizer, scored.model.config)
         self.is_models_limit = limit is not None and limit <= LONGEST
@@ -99,6 +102,7 @@ class Session:
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         self._shipped_scan = shipped_scan(scored, is_fresh=is_fresh)
+        self._has_read = False
         self._found: dict[tuple[str, int], list[api.Finding]] = {}
         # Copied now: later, a request's hooks may be on the model and would be copied with it.
         tensors = (*scored.model.parameters(), *scored.model.buffers())
@@ -174,7 +178,12 @@ class Session:
         """The analysis of a text, from the cache if possible."""
         analysis = self.analyses.get(text_name(text))
         if analysis is None:
-            analysis = analyse_text(self.scored, text, progress=progress)
+            # Checking a longer text runs the model twice more. An embedded model passed the check
+            # when its shipped scan was made, and again on the first text of this session.
+            is_known = self._has_read and self._shipped_scan is not None
+            with skip_check() if is_known else nullcontext():
+                analysis = analyse_text(self.scored, text, progress=progress)
+            self._has_read = True
             self.analyses.put(analysis)
         return analysis
 

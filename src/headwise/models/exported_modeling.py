@@ -31,6 +31,11 @@ class CutMixin:
             reshape(self, block)
 
     @classmethod
+    def is_custom_code(cls) -> bool:
+        """False: transformers would otherwise leave some buffers of its own classes unset."""
+        return False
+
+    @classmethod
     def _can_set_attn_implementation(cls) -> bool:
         # transformers searches the class's source file, which would be this file
         return bool(plain_class(cls)._can_set_attn_implementation())
@@ -51,12 +56,31 @@ def reshape(model: Any, block: dict[str, Any]) -> None:
     Changed parameters are uninitialised. The model may be on the meta device.
     """
     base = model.base_model
+    fitted = fit_paths(base, block)
+    if fitted is not block:
+        block = model.config.headwise = fitted
     for path, shape in block["parameters"].items():
         owner, _, name = path.rpartition(".")
         module = base.get_submodule(owner)
         old = tensor_to_replace(module, name)
         replace_tensor(module, name, torch.empty(shape, dtype=old.dtype, device=old.device))
     apply_block(base, block)
+
+
+def fit_paths(base: nn.Module, block: dict[str, Any]) -> dict[str, Any]:
+    """The block with paths in `base`, if they begin with the name of `base` in a larger model.
+
+    In Llama 4, the model with a prediction head is its own `base_model`.
+    """
+    parts = ("parameters", "attributes", "configs", "biased", "emptied")
+    paths = [path for part in parts for path in block[part]]
+    outer = paths[0].partition(".")[0] if paths else ""
+    if hasattr(base, outer) or not all(path.startswith(f"{outer}.") for path in paths):
+        return block
+    return block | {
+        part: {path.removeprefix(f"{outer}."): value for path, value in block[part].items()}
+        for part in parts
+    }
 
 
 def tensor_to_replace(module: nn.Module, name: str) -> Tensor:

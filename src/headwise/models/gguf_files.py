@@ -11,6 +11,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from headwise.errors import MissingPackage, ModelError
+from headwise.models.bos_tokens import adds_bos
 
 SUFFIX = ".gguf"
 PACKAGES = ("gguf", "accelerate")
@@ -56,7 +57,7 @@ def load_gguf_tokenizer(path: Path, common: dict[str, Any]) -> tuple[Any, str]:
     options |= {} if is_beside else {"gguf_file": path.name}
     tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, **options)
     bos = tokenizer.bos_token
-    if bos is None or _adds_bos(tokenizer) or not _begins_with_bos(path):
+    if bos is None or adds_bos(tokenizer) or not _begins_with_bos(path):
         return tokenizer, ""
     problem = f"does not add {bos} before a text, but the model was trained with it"
     if is_beside:
@@ -65,15 +66,11 @@ def load_gguf_tokenizer(path: Path, common: dict[str, Any]) -> tuple[Any, str]:
             "save it there again, or move it away to use the one in the file"
         )
     tokenizer.add_bos_token = True
-    remedy = "headwise adds it" if _adds_bos(tokenizer) else f"begin your texts with {bos}"
+    remedy = "headwise adds it" if adds_bos(tokenizer) else f"begin your texts with {bos}"
     return tokenizer, (
         f"the tokenizer that transformers reads from {path.name} {problem}: {remedy}; outside "
         "headwise, set tokenizer.add_bos_token = True"
     )
-
-
-def _adds_bos(tokenizer: Any) -> bool:
-    return tokenizer.bos_token_id in tokenizer("a")["input_ids"][:1]
 
 
 def _begins_with_bos(path: Path) -> bool:

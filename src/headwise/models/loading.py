@@ -4,6 +4,7 @@ Pickled weights are never read, and a model's own code runs only if `LoadOptions
 """
 
 import difflib
+import inspect
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from transformers import (
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
 from headwise.models import embedded
+from headwise.models.bos_tokens import missing_bos
 from headwise.models.exported_folder import BLOCK, find_cut_class
 from headwise.models.gguf_files import (
     SUFFIX,
@@ -196,6 +198,7 @@ def _load_files(
         )
     if remark:
         warn_user(remark)
+    _attend_fully(name, model)
     if options.keeps_head and not gguf_file and not model.config.architectures:
         warn_user(
             f"{name} is loaded without its prediction head: its config.json does not name the "
@@ -215,6 +218,25 @@ def _load_files(
         source = str(Path(cached).parent) if isinstance(cached, str) else ""
     folder = Path(source) if source else None
     return LoadedModel(name, model.eval(), tokenizer, about, folder)
+
+
+def _attend_fully(name: str, model: nn.Module) -> None:
+    """Make BigBird attend fully, with a warning.
+
+    It replaces its attention modules for good when it first reads a text below some length, so they
+    could not be watched.
+    """
+    parts: list[Any] = [part for part in model.modules() if hasattr(part, "set_attention_type")]
+    sparse = [part for part in parts if getattr(part, "attention_type", "") == "block_sparse"]
+    for part in sparse:
+        part.set_attention_type("original_full")
+    if sparse:
+        config: Any = model.config
+        config.attention_type = "original_full"  # a cut model is built from it
+        warn_user(
+            f"{name} attends to blocks of long texts, but to all of a short one; headwise watches "
+            "it with full attention"
+        )
 
 
 def _model_class(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
@@ -278,8 +300,9 @@ def _load_tokenizer(
     config: Any = model.config
     words = getattr(config.get_text_config(), "vocab_size", None)
     sizes = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)]
-    if words is None or max(sizes, default=0) < words:  # no embedding has a row for every token
-        return None, ""
+    has_words = words is not None and max(sizes, default=0) >= words
+    if not has_words and "input_ids" not in inspect.signature(model.forward).parameters:
+        return None, ""  # CANINE and I-BERT read text, but their embeddings have other sizes
     folder, file = Path(source), common.get("gguf_file")
     if file is None and folder.is_dir() and not has_tokenizer(folder):
         if not is_needed or kind_instead_of_text(model):
@@ -290,4 +313,13 @@ def _load_tokenizer(
     with explain_errors(f"the tokenizer of {source}", is_local=folder.is_dir()):
         if file is not None:
             return load_gguf_tokenizer(folder / file, common)
-        return AutoTokenizer.from_pretrained(source, **common), ""
+        tokenizer = AutoTokenizer.from_pretrained(source, **common)
+    remark = missing_bos(tokenizer, config.model_type, _tokenizer_config(source, common))
+    return tokenizer, remark and f"the tokenizer of {source} {remark}"
+
+
+def _tokenizer_config(source: str, common: dict[str, Any]) -> Path | None:
+    if Path(source).is_dir():
+        return Path(source) / "tokenizer_config.json"
+    file = try_to_load_from_cache(source, "tokenizer_config.json", revision=common.get("revision"))
+    return Path(file) if isinstance(file, str) else None

@@ -186,6 +186,14 @@ class MediaReader:
         return {**inputs, "decoder_input_ids": ids}
 
 
+@dataclass
+class EncodedSound(BaseModelOutput):  # type: ignore[misc]
+    """An encoder's states, as decoders take them."""
+
+    attention_mask: Tensor | None = None
+    """Moonshine's decoder reads it."""
+
+
 @torch.no_grad()
 def write_tokens(model: Any, inputs: Inputs, most: int = WRITTEN) -> Tensor:
     """The most likely tokens `[1 position]` that a decoder writes, from its start token on.
@@ -206,7 +214,7 @@ def write_tokens(model: Any, inputs: Inputs, most: int = WRITTEN) -> Tensor:
         states = getattr(output, "encoder_last_hidden_state", None)
         if not isinstance(getattr(output, "logits", None), Tensor) or states is None:
             break
-        encoded = {"encoder_outputs": BaseModelOutput(last_hidden_state=states)}
+        encoded = {"encoder_outputs": EncodedSound(last_hidden_state=states)}
         token = output.logits[:, -1:].argmax(-1)
         if int(token) == getattr(config, "eos_token_id", None):
             break

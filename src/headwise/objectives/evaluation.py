@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
+from headwise.errors import ModelError, OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
 from headwise.models.modalities import check_reads_text
@@ -29,6 +29,7 @@ from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.failures import explain_failures
 from headwise.watching.gates import silence
+from headwise.watching.returned_weights import why_not_silenced
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
@@ -140,12 +141,30 @@ class Evaluation:
             ]
         return cls.of_batches(model, objective, batches, has_losses=has_losses)
 
-    @cached_property
+    @property
     def counts(self) -> HeadCounts:
-        """Number of heads and KV heads in every layer that the samples run through."""
+        """Heads and KV heads in every layer that runs and that is not in `left_out`.
+
+        Raises ModelError if no layer's heads can be silenced.
+        """
+        counts, left_out = self._layers
+        if left_out and not counts:
+            raise ModelError(next(iter(left_out.values())))
+        return counts
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """A sentence for every layer whose heads cannot be silenced."""
+        return self._layers[1]
+
+    @cached_property
+    def _layers(self) -> tuple[HeadCounts, Mapping[str, str]]:
         inputs = self.samples[0].inputs
         with explain_failures(self.model, inputs):
-            return count_heads(self.model, inputs)
+            calls = _calls_by_layer(self.model, inputs)
+        reasons = {name: why_not_silenced(call) for name, call in calls.items()}
+        counts = {name: _count(call) for name, call in calls.items() if not reasons[name]}
+        return counts, {name: reason for name, reason in reasons.items() if reason}
 
     @cached_property
     def heads(self) -> tuple[HeadId, ...]:
@@ -263,16 +282,25 @@ def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
 @torch.no_grad()
 def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
     """Number of heads and KV heads in every layer that runs when the model reads one example."""
-    first = {name: value[:1] for name, value in inputs.items()}
-    counts: dict[str, tuple[int, int]] = {}
+    return {name: _count(call) for name, call in _calls_by_layer(model, inputs).items()}
 
-    def count(call: Call) -> None:
-        kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
-        counts[call.site.layer_name] = (call.num_heads, kv_heads)
+
+def _count(call: Call) -> tuple[int, int]:
+    kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
+    return call.num_heads, kv_heads
+
+
+def _calls_by_layer(model: nn.Module, inputs: Inputs) -> dict[str, Call]:
+    """The last call of every layer that runs when the model reads one example, in layer order."""
+    first = {name: value[:1] for name, value in inputs.items()}
+    calls: dict[str, Call] = {}
+
+    def keep(call: Call) -> None:
+        calls[call.site.layer_name] = call
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about memory for weights, which are discarded at once
-        with watch(model, count):
+        warnings.simplefilter("ignore")  # about memory for weights of one example
+        with torch.no_grad(), watch(model, keep):
             forward_batch(model, first)
     names = [site.layer_name for site in find_sites(model)]
-    return {name: counts[name] for name in names if name in counts}
+    return {name: calls[name] for name in names if name in calls}

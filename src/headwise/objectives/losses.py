@@ -7,7 +7,7 @@ says otherwise.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,7 @@ from headwise.watching.running import forward, without_labels
 MASKED_SHARE = 0.15
 """Share of tokens to mask; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
 POOLINGS = ("mean", "cls")
+EMBEDDINGS = ("image_embeds", "text_embeds")
 CACHED_VALUES = 400_000
 """Number of logits to compute with at a time: as many as stay in a processor's cache. With 49,152
 classes, a divergence takes a fifth of the time that it takes for all rows at once."""
@@ -210,13 +211,7 @@ class Embedding(Objective):
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, scaled to length 1."""
-        states = getattr(forward(model, inputs), "last_hidden_state", None)
-        if not isinstance(states, Tensor):
-            raise ModelError(
-                f"{type(model).__name__} is not an embedding model, because it returns no "
-                "last_hidden_state: leave out the pooling, or pass another objective"
-            )
-        states = upcast_to_float32(states)
+        states = upcast_to_float32(_states_to_pool(model, forward(model, inputs)))
         if self.pooling == "cls":
             return functional.normalize(states[:, 0], dim=-1)
         is_real = Sample(inputs).is_real
@@ -241,6 +236,24 @@ class Embedding(Objective):
     def describe_budget(self, max_loss: float) -> str:
         """`max_loss` as a difference in cosine."""
         return f"{max_loss:g} of cosine"
+
+
+def _states_to_pool(model: nn.Module, output: Any) -> Float[Tensor, "batch position d_model"]:
+    """A model's last states, or the embeddings of image and text that CLIP returns instead.
+
+    Raises ModelError if it returns neither.
+    """
+    states = getattr(output, "last_hidden_state", None)
+    if isinstance(states, Tensor):
+        return states.flatten(2).mT if states.dim() == 4 else states  # [batch d_model height width]
+    parts = [getattr(output, name, None) for name in EMBEDDINGS]
+    embeddings = [part for part in parts if isinstance(part, Tensor) and part.dim() == 2]
+    if not embeddings or len({len(part) for part in embeddings}) > 1:
+        raise ModelError(
+            f"{type(model).__name__} is not an embedding model, because it returns no "
+            "last_hidden_state: leave out the pooling, or pass another objective"
+        )
+    return torch.cat(embeddings, -1)[:, None]
 
 
 class ComparedEmbedding(Embedding):

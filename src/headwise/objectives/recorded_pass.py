@@ -22,7 +22,7 @@ from headwise.objectives.objective import Sample
 from headwise.watching.gates import MeanOutputs, gate, scale_heads
 from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.interface import CallObserver
-from headwise.watching.partial_passes import Block, find_blocks, replay_blocks
+from headwise.watching.partial_passes import Block, can_replay, find_blocks, replay_blocks
 from headwise.watching.routing import route_attention
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import observe
@@ -39,10 +39,14 @@ class RecordedAttention:
     """Whether the module returns the output projection's output; otherwise, its input."""
 
     def result_with(
-        self, gates: Float[Tensor, "copies_and_batch heads"], means: MeanOutputs | None
+        self,
+        gates: Float[Tensor, "*copies_and_batch heads"],
+        means: MeanOutputs | None,
+        *,
+        copies: int,
     ) -> Any:
         """The module's result on copies of the batch, with the heads' outputs scaled by `gates`."""
-        mixed = self.mixed.repeat(len(gates) // len(self.mixed), 1, 1, 1)
+        mixed = self.mixed.repeat(copies, 1, 1, 1)
         mean = None if means is None else means.of(self.site)
         output = scale_heads(self.site, gates, mean, mixed).transpose(1, 2).flatten(2)
         if self.is_projected:
@@ -64,6 +68,12 @@ class RecordedPass:
     """Every block with its result, in the order they ran; empty if they cannot be replayed."""
     attention: Mapping[str, RecordedAttention]
     """Attention that need not run again if heads are silenced, by layer name."""
+    windowed: frozenset[str]
+    """Layers whose attention has another batch than the sample, as within windows of an image."""
+
+    def most_copies(self, unit: Sequence[HeadId]) -> int | None:
+        """Maximum number of units like this one that can share a pass; None if it is unlimited."""
+        return None if self.windowed.isdisjoint(head.layer_name for head in unit) else 1
 
     @torch.no_grad()
     def outputs_without(
@@ -80,20 +90,24 @@ class RecordedPass:
         for row, unit in enumerate(units):
             for head in unit:
                 gates[head.layer_name][row * batch : (row + 1) * batch, head.head] = 0
+        if len(units) == 1:  # the same for the whole batch, however a layer divides it
+            gates = {layer: factors[0] for layer, factors in gates.items()}
         below = takewhile(
             lambda pair: all(site.layer_name not in layers for site in pair[0].sites), self.blocks
         )
         with (
             replay_blocks(below, batch=batch, copies=len(units)),
-            self._silence_copies(gates, means),
+            self._silence_copies(gates, means, copies=len(units)),
         ):
             return evaluation.objective.output(model, repeated.inputs), repeated
 
     @contextmanager
     def _silence_copies(
         self,
-        gates: Mapping[str, Float[Tensor, "copies_and_batch heads"]],
+        gates: Mapping[str, Float[Tensor, "*copies_and_batch heads"]],
         means: MeanOutputs | None,
+        *,
+        copies: int,
     ) -> Iterator[None]:
         """Scale the heads' outputs by `gates` inside the block; a single layer's are replayed."""
         model, layer = self.evaluation.model, next(iter(gates))
@@ -104,10 +118,10 @@ class RecordedPass:
             return
         site, batch = reused.site, len(self.sample)
         attention = Block(site.name, site.module, (site,))
-        result = reused.result_with(gates[layer], means)
+        result = reused.result_with(gates[layer], means, copies=copies)
         with (
             route_attention(model, find_sites(model)),  # as in the recorded pass
-            replay_blocks([(attention, result)], batch=batch, copies=len(gates[layer]) // batch),
+            replay_blocks([(attention, result)], batch=batch, copies=copies),
         ):
             yield
 
@@ -116,13 +130,11 @@ class RecordedPass:
 def record_pass(evaluation: Evaluation, sample: Sample) -> RecordedPass:
     """Run the unchanged model on the sample."""
     model, mixed = evaluation.model, dict[str, Tensor]()
-    blocks = {f"block {block.name}": block for block in find_blocks(model)}
+    is_replayable = can_replay(model, sample.inputs)
+    replayable = find_blocks(model) if is_replayable else ()
+    blocks = {f"block {block.name}": block for block in replayable}
     sites = find_sites(model)
-    observed = [
-        site
-        for site in sites
-        if site.layer_loop is None and evaluation.counts.get(site.layer_name, (0, 0))[0]
-    ]
+    observed = [site for site in sites if evaluation.counts.get(site.layer_name, (0, 0))[0]]
     modules: dict[str, nn.Module] = {name: block.module for name, block in blocks.items()}
     for site in observed:
         modules[f"attention {site.layer_name}"] = site.module
@@ -149,8 +161,10 @@ def record_pass(evaluation: Evaluation, sample: Sample) -> RecordedPass:
         attention={
             site.layer_name: attention
             for site in observed
+            if is_replayable
             if (attention := _reusable_attention(site, mixed, once)) is not None
         },
+        windowed=frozenset(name for name, each in mixed.items() if len(each) != len(sample)),
     )
 
 

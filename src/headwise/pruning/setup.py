@@ -11,7 +11,7 @@ from functools import cached_property
 
 import torch
 
-from headwise.errors import ModelError, OptionError
+from headwise.errors import OptionError
 from headwise.formats import join_words
 from headwise.heads import HeadCounts
 from headwise.models.modalities import check_reads_text
@@ -23,11 +23,13 @@ from headwise.objectives.scored_model import ScoredModel
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients, has_gradients
 from headwise.pruning.record import TextPart, TextUse
+from headwise.pruning.refit.refit import why_not_refitted
 from headwise.pruning.selection.low_precision import choosing_dtype, choosing_registers
 from headwise.pruning.selection.methods import (
     CutSearch,
     costs_alone,
     one_of_each_group,
+    share_units,
     whole_groups,
 )
 from headwise.pruning.settings import LEAST, PruneSettings
@@ -44,8 +46,8 @@ from headwise.pruning.text_sets import (
 )
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
+from headwise.watching.partial_passes import can_replay
 from headwise.watching.running import layer_inputs
-from headwise.watching.sites import find_sites
 
 CHECKED = 4
 """Number of examples on which a cut model is compared with the silenced one."""
@@ -127,11 +129,6 @@ def prepare_setup(
     if batches is None:
         check_reads_text(scored)
         find_layers(scored.model)  # raises if no head can be cut
-    if any(site.layer_loop is not None for site in find_sites(scored.model)):
-        raise ModelError(
-            f"{scored.name} cannot be pruned layer by layer: its layers share their weights; cut "
-            "the same heads in all layers with headwise.cut"
-        )
     other = None
     if batches is not None:
         parts = _split_batches(scored, choose_batches(scored.model, batches, texts))
@@ -147,6 +144,12 @@ def prepare_setup(
         parts = _evaluate_sets(scored, sets, settings)
         other = _evaluate_other(scored, settings)
     settings = replace(settings, choose_dtype=choosing_dtype(scored.model, settings.choose_dtype))
+    if settings.refit in ("full", "wide"):
+        inputs = parts["fit"].whole.samples[0].inputs
+        if not can_replay(scored.model, inputs):
+            raise OptionError(
+                f"refit is {settings.refit!r}, but {why_not_refitted(scored.model)}", option="refit"
+            )
     for step in ("choose", "report"):  # of one register: the whole takes long
         next(iter(parts[step].parts.values())).finite_loss(scored.name)
     search = cut_search(parts["choose"], settings, progress)
@@ -262,8 +265,8 @@ def cut_search(
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
     found = find_layers(evaluation.model, evaluation.samples[0].inputs)
     names = {name for layer in found.layers for name in layer.names}
-    if found.refused:
-        progress(f"leaving {join_words(list(found.refused))} as they are", 0, 0)
+    if refused := [*dict.fromkeys([*found.refused, *evaluation.left_out])]:
+        progress(f"leaving {join_words(refused)} as they are", 0, 0)
     counts = {name: pair for name, pair in evaluation.counts.items() if name in names}
     heads = [head for head in evaluation.heads if head.layer_name in names]
     registers = choosing_registers(registers, settings.choose_dtype)
@@ -271,10 +274,12 @@ def cut_search(
     means = None
     if settings.refit != "none":
         means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
+    shared = tuple(layer.names for layer in found.layers if len(layer.names) > 1)
     search = CutSearch(
         registers,
-        whole_groups(heads, counts),
-        means,
+        share_units(whole_groups(heads, counts), shared),
+        None if means is None else means.averaged(shared),
+        shared_layers=shared,
         is_uniform=settings.is_uniform,
         draws=SENTENCE_DRAWS if evaluation.objective.reads_sentences else WINDOW_DRAWS,
         seed=settings.seed,
@@ -289,7 +294,7 @@ def cut_search(
         )
         costs = list(map(max, costs, (scores.interaction.diagonal() / 2).tolist()))
     costs = [cost for head, cost in zip(evaluation.heads, costs, strict=True) if head in heads]
-    units = one_of_each_group(heads, counts, costs)
+    units = share_units(one_of_each_group(heads, counts, costs), shared)
     return replace(search, units=units, is_nested=True)
 
 

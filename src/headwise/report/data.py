@@ -110,10 +110,11 @@ def read_folders(
 
 def _check_importance(folder: Path, table: HeadTable, scanned: HeadTable) -> None:
     _check_model(folder, str(table.about.get("model", "")), scanned)
-    if set(table.heads) != set(scanned.heads):
+    others = [str(head) for head in table.heads if head not in set(scanned.heads)]
+    if others:
         raise OptionError(
-            f"{folder} has {len(table)} heads, but the scan has {len(scanned)}: give folders of "
-            "the same model"
+            f"{folder} has {others[0]}, which the scan does not have: give folders of the same "
+            "model"
         )
 
 

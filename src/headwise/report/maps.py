@@ -27,23 +27,28 @@ MOST_TOKENS = 40
 
 
 def draw_maps(
-    table: HeadTable, text: str = SENTENCE, model: LoadedModel | None = None
+    table: HeadTable, text: str | None = None, model: LoadedModel | None = None
 ) -> AttentionMaps:
     """Maps of the heads in `map_heads(table)`; the scanned model is loaded unless `model` is given.
 
-    Raises OptionError if `text` is empty or too long for a map.
+    Without `text`, draws as much of `SENTENCE` as fits. Raises OptionError if `text` is empty or
+    too long for a map.
     """
-    if not text.strip():
+    if text is not None and not text.strip():
         raise OptionError("text is empty: give a sentence", option="text")
     heads = map_heads(table)
     if not heads:
-        return AttentionMaps(text, reason="no head has a role, and entropy was not measured")
+        return AttentionMaps(
+            text or SENTENCE, reason="no head has a role, and entropy was not measured"
+        )
     try:
         loaded = model or _load_scanned(table)
         if loaded.tokenizer is None:
             raise ModelError(f"{loaded.name} has no tokenizer")
     except HeadwiseError as error:
-        return AttentionMaps(text, reason=str(error))
+        return AttentionMaps(text or SENTENCE, reason=str(error))
+    if text is None:
+        text = _start_of_sentence(loaded.tokenizer)
     check_length(text, loaded.tokenizer)
     try:
         return AttentionMaps(text, *_trace_heads(loaded, text, heads))
@@ -93,6 +98,14 @@ def check_length(text: str, tokenizer: Any) -> None:
             f"text has {tokens} tokens, too many for a map: give at most {MOST_TOKENS}",
             option="text",
         )
+
+
+def _start_of_sentence(tokenizer: Any) -> str:
+    """As many words of `SENTENCE` as fit into a map; some tokenizers have a token per letter."""
+    words = SENTENCE.split()
+    while len(words) > 1 and len(tokenizer(" ".join(words))["input_ids"]) > MOST_TOKENS:
+        words.pop()
+    return " ".join(words)
 
 
 def _trace_heads(

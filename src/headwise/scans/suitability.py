@@ -17,6 +17,7 @@ from headwise.probes.sentences import ProbeSentence
 from headwise.reading.reader import Reader, Window
 from headwise.reading.words import Encoded
 from headwise.scans.gold_sentences import GoldSentences
+from headwise.watching.failures import explain_failures
 from headwise.watching.running import forward, in_evaluation
 
 MOST_UNKNOWN = 0.1
@@ -80,7 +81,10 @@ def _next_token_loss(model: nn.Module, reader: Reader, windows: list[Window]) ->
     if config is None or weight is None or getattr(config, "is_encoder_decoder", False):
         return None
     with torch.inference_mode(), in_evaluation(model):
-        if not _is_causal(model, reader.batch(windows[:2], weight.device).inputs):
+        first = reader.batch(windows[:2], weight.device).inputs
+        with explain_failures(model, first):
+            is_causal = _is_causal(model, first)
+        if not is_causal:
             return None
         inputs = reader.batch(windows, weight.device).inputs
         logits = _logits(model, config, forward(model, inputs))

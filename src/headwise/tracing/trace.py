@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadId, abbreviate, parse_heads
 from headwise.models.loaded import Source, open_model
 from headwise.models.modalities import check_reads_text
 from headwise.reading.batch import Batch, TokenKinds
@@ -52,7 +52,7 @@ def trace(
                 f"inputs is a {type(inputs).__name__}: to trace a layer, pass a tensor [batch, "
                 "position, d_model]"
             )
-        if choice.layer != 0 or choice.stack is not None:
+        if choice.layer not in (None, 0) or choice.stack is not None:
             raise OptionError(
                 f"layer is {choice.layer} and stack {choice.stack!r}: they choose a model's layer, "
                 "but source is a single layer; omit both"
@@ -71,7 +71,7 @@ def trace(
 class LayerChoice:
     """A layer of a model and some of its heads."""
 
-    layer: int = 0
+    layer: int | None = None  # None for the first layer of the stack that has attention
     stack: str | None = None  # None for the first stack that runs
     heads: tuple[int, ...] | None = None  # None for all heads
 
@@ -85,10 +85,10 @@ class LayerChoice:
         LayerChoice(layer=2, stack=None, heads=(0, 3))
         """
         if heads is None:
-            return cls(layer or 0, stack)
+            return cls(layer, stack)
         numbers = _head_numbers(heads)
         if numbers is not None:
-            return cls(layer or 0, stack, numbers)
+            return cls(layer, stack, numbers)
         named = parse_heads(heads)
         layers = sorted({head.layer_name for head in named})
         if len(layers) > 1:
@@ -162,8 +162,8 @@ def _trace_model(
     call = calls[0]
     if call.output_weight is None:
         raise ModelError(
-            f"{site.name} cannot be traced: the input to its output projection does not match the "
-            "outputs of its heads"
+            f"{site.name} cannot be traced: its output projection does not read the outputs of its "
+            "heads as they are, because of a gate, a norm or another branch; use headwise scan"
         )
     attention, projected = (
         [each for each in recorded if each.name == name][site.call_index] for name in modules
@@ -232,11 +232,14 @@ def _choose_site(
     if stack not in stacks:
         names = "one stack, without a name" if stacks == [""] else f"stacks {', '.join(stacks)}"
         raise OptionError(f"stack is {stack!r}: the model has {names}", option="stack")
-    for site in sites:
-        if (site.stack, site.layer) == (stack, choice.layer):
-            return site
-    last = max(site.layer for site in sites if site.stack == stack)
-    name = f" in {stack}" if stack else ""
-    raise OptionError(
-        f"layer is {choice.layer}: the model has layers 0..{last}{name}", option="layer"
-    )
+    by_layer = {site.layer: site for site in sites if site.stack == stack}
+    layer = min(by_layer) if choice.layer is None else choice.layer
+    if layer not in by_layer:
+        numbers = sorted(by_layer)
+        is_complete = numbers == list(range(len(numbers)))
+        names = f"0..{numbers[-1]}" if is_complete else abbreviate(list(map(str, numbers)))
+        of = f" of {stack}" if stack else ""
+        raise OptionError(
+            f"layer is {layer}: the layers{of} with attention are {names}", option="layer"
+        )
+    return by_layer[layer]

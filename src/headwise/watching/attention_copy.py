@@ -22,6 +22,7 @@ from headwise.errors import ModelError
 from headwise.reading.batch import Inputs
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.interface import CallObserver, observe_routed
+from headwise.watching.module_paths import path_inside
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sites import Site
 
@@ -285,11 +286,10 @@ def copy_attention(
     randomise(unit)
     for parameter in unit.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
-    skip = len(unit_path) + 1 if unit_path else 0
     return AttentionCopy(
         unit=unit,
-        path=module_path[skip:],
-        output=output_path[skip:],
+        path=path_inside(module_path, unit_path),
+        output=path_inside(output_path, unit_path),
         site=site,
         arguments=_noisy(tree_map(partial(_widened, bool(halves)), calls)),
     )
@@ -320,13 +320,3 @@ def _noisy(arguments: Arguments) -> Arguments:
         for name, value in kwargs.items()
     }
     return args, kwargs
-
-
-def common_ancestor(first: str, second: str) -> str:
-    """Path of the smallest module that contains both."""
-    parts = []
-    for one, other in zip(first.split("."), second.split("."), strict=False):
-        if one != other:
-            break
-        parts.append(one)
-    return ".".join(parts)

@@ -8,7 +8,7 @@ head depends on. Neither names nor layouts matter.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,11 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError
 from headwise.watching.attention_copy import AttentionCopy, CopyRun
+from headwise.watching.module_paths import is_inside, join_path
+from headwise.watching.sites import is_linear, output_axis
 
+ARGUMENT = "argument "
+"""Prefix that tells an argument's name from the path of a parameter."""
 Owners = tuple[frozenset[int], ...]
 """For each index along an axis, the heads that depend on the numbers there."""
 
@@ -79,30 +83,29 @@ def locate_heads(unit: AttentionCopy, *, untouched: tuple[str, ...] = ()) -> Hea
         raise TooShort("queries and keys have no effect on a single position: pass longer inputs=")
     columns = _columns_by_head(unit, run)
     tensors = dict(_parameters(unit.unit, untouched)) | {
-        f"argument {name}": value for name, value in run.arguments.items() if value.requires_grad
+        f"{ARGUMENT}{name}": value for name, value in run.arguments.items() if value.requires_grad
     }
     used = _dependences(run.read, columns, tensors)
-    axes, arguments = [], []
     num_heads = len(columns)
-    for name, by_axis in used.items():
-        for axis, owners in enumerate(by_axis):
-            if not _is_divided(owners, num_heads):
-                continue
-            if name.startswith("argument "):
-                arguments.append(OwnedAxis(name.removeprefix("argument "), axis, owners))
-            else:
-                axes.append(OwnedAxis(name, axis, owners))
+    divided = [
+        OwnedAxis(name, axis, owners)
+        for name, by_axis in used.items()
+        for axis, owners in enumerate(by_axis)
+        if _is_divided(owners, num_heads)
+    ]
+    arguments = tuple(
+        replace(axis, path=axis.path.removeprefix(ARGUMENT))
+        for axis in divided
+        if axis.path.startswith(ARGUMENT)
+    )
+    axes = [axis for axis in divided if not axis.path.startswith(ARGUMENT)]
     _check_whole_parameters(used, num_heads, axes)
     axes = _with_biases(unit.unit, axes)
     num_kv_heads = _count_kv_heads(unit, run, axes, num_heads)
     if num_kv_heads == 1:  # the rows of a single KV head belong to all heads
         axes = _with_biases(unit.unit, axes + _rows_of_all(unit, used, num_heads))
-    places = [
-        frozenset(place for place in range(num_heads) if columns[place][index])
-        for index in range(columns.shape[1])
-    ]
-    side = 0 if type(unit.projection).__name__ == "Conv1D" else 1
-    output = OwnedAxis(join_path(unit.output, "weight"), side, tuple(places))
+    input_axis = 1 - output_axis(unit.projection)
+    output = OwnedAxis(join_path(unit.output, "weight"), input_axis, _owners(columns))
     inside = [axis for axis in axes if axis.path != output.path]
     every = frozenset(range(num_heads))
     shared = frozenset(
@@ -110,12 +113,7 @@ def locate_heads(unit: AttentionCopy, *, untouched: tuple[str, ...] = ()) -> Hea
         for name, by_axis in used.items()
         if {heads for owners in by_axis for heads in owners if heads} == {every}
     )
-    return HeadMap(num_heads, num_kv_heads, (*inside, output), tuple(arguments), shared)
-
-
-def join_path(*parts: str) -> str:
-    """A module's path from its parts, which may be empty."""
-    return ".".join(filter(None, parts))
+    return HeadMap(num_heads, num_kv_heads, (*inside, output), arguments, shared)
 
 
 @torch.no_grad()
@@ -236,7 +234,7 @@ def _check_whole_parameters(
 ) -> None:
     divided = {axis.path for axis in axes}
     for name, by_axis in used.items():
-        is_known = name in divided or name.endswith("bias") or name.startswith("argument ")
+        is_known = name in divided or name.endswith("bias") or name.startswith(ARGUMENT)
         if is_known or num_heads == 1:
             continue
         distinct = {heads for owners in by_axis for heads in owners if heads}
@@ -275,10 +273,8 @@ def _rows_of_all(
     rows = []
     for path, module in unit.module.named_modules():
         name = join_path(unit.path, path, "weight")
-        if not isinstance(module, nn.Linear) and type(module).__name__ != "Conv1D":
-            continue
-        axis = 1 if type(module).__name__ == "Conv1D" else 0
-        if name in used and set(used[name][axis]) == {every}:
+        axis = output_axis(module)
+        if is_linear(module) and name in used and set(used[name][axis]) == {every}:
             rows.append(OwnedAxis(name, axis, used[name][axis]))
     return rows
 
@@ -295,8 +291,7 @@ def _with_biases(unit: nn.Module, axes: list[OwnedAxis]) -> list[OwnedAxis]:
         if name == "bias" and isinstance(getattr(module, "weight", None), Tensor):
             continue
         result.append(axis)
-        is_conv = type(module).__name__ == "Conv1D"
-        if name == "weight" and axis.axis == (1 if is_conv else 0):
+        if name == "weight" and axis.axis == output_axis(module):
             weights[owner] = axis.owners
     for owner, owners in weights.items():
         bias = getattr(unit.get_submodule(owner), "bias", None)
@@ -314,8 +309,9 @@ def find_reader(unit: AttentionCopy) -> str | None:
     concat = None if mixed is None else mixed.transpose(1, 2)
     for path, value in plain.items():
         other = changed.get(path)
-        is_inside = f"{path}.".startswith(f"{unit.path}.") or not unit.path
-        if not is_inside and (concat is None or not _has_numbers_of(value, concat)):
+        if not is_inside(path, unit.path) and (
+            concat is None or not _has_numbers_of(value, concat)
+        ):
             continue
         if other is not None and (value.shape != other.shape or not torch.equal(value, other)):
             return path
@@ -332,7 +328,7 @@ def _linear_inputs(unit: AttentionCopy, change: Any) -> dict[str, Tensor]:
 
     with ExitStack() as stack:
         for path, module in unit.unit.named_modules():
-            if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D":
+            if is_linear(module):
                 stack.enter_context(module.register_forward_pre_hook(partial(keep, path)))
         unit.run(change, needs_projection=False)
     return seen

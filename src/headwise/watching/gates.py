@@ -4,7 +4,7 @@ In: a model and the heads to silence, or a gate for every head. Out: the same mo
 `with` block. A model's own gate or norm on the heads' outputs is applied after these gates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,16 @@ class MeanOutputs:
     def scaled(self, share: float) -> "MeanOutputs":
         """The mean outputs times `share`."""
         return MeanOutputs({layer: share * mean for layer, mean in self.by_layer.items()})
+
+    def averaged(self, sets: Iterable[Sequence[str]]) -> "MeanOutputs":
+        """The mean outputs, the same in all layers of a set, which share their weights."""
+        by_layer = dict(self.by_layer)
+        for names in sets:
+            heads = [HeadId.parse(f"{name}H0") for name in names]
+            keys = [(head.stack, head.layer) for head in heads]
+            mean = torch.stack([self.by_layer[key] for key in keys]).mean(0)
+            by_layer |= dict.fromkeys(keys, mean)
+        return MeanOutputs(by_layer)
 
 
 @dataclass(frozen=True)
@@ -166,8 +176,9 @@ def scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -
     batch, heads = mixed.shape[:2]
     if gates.shape not in ((heads,), (1, heads), (batch, heads)):
         raise OptionError(
-            f"the gates for {site.layer_name} have shape {list(gates.shape)}: use "
-            f"[heads {heads}] or [batch {batch}, heads {heads}]"
+            f"the gates for {site.layer_name} have shape {list(gates.shape)}, but it runs on "
+            f"[batch {batch}, heads {heads}]: use that shape or [heads {heads}], or batches of one "
+            "example"
         )
     factors = gates.to(mixed)[..., None, None]
     if mean is None:

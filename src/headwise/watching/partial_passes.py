@@ -9,14 +9,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from headwise.reading.batch import Inputs
-from headwise.watching.hooks import detach_all
+from headwise.watching.hooks import detach_all, record
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site, find_sites
+
+MOST_CHANGED = 0.02
+"""Largest change of a replayed block's output, relative to its largest number: rounding, in
+bfloat16 as well. A block that lacks what it reads fails, or changes far more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,45 @@ def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
     if isinstance(output, Tensor) and copies > 1 and output.dim() and len(output) == batch:
         return torch.cat([output] * copies)
     return output
+
+
+_IS_REPLAYABLE: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
+
+
+def can_replay(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the last block computes the same if the others return recorded outputs.
+
+    Not so if it reads more than the output of the block below, such as another layer's keys in
+    Gemma 3n. The model runs twice to find out, once on two copies of the batch.
+    """
+    if model not in _IS_REPLAYABLE:
+        _IS_REPLAYABLE[model] = _try_replay(model, inputs)
+    return _IS_REPLAYABLE[model]
+
+
+@torch.no_grad()
+def _try_replay(model: nn.Module, inputs: Inputs) -> bool:
+    blocks = {block.name: block for block in find_blocks(model)}
+    with record({name: block.module for name, block in blocks.items()}) as calls:
+        forward_batch(model, inputs)
+    if not calls:
+        return False
+    *below, last = calls
+    recorded = [(blocks[call.name], call.result) for call in below]
+    module = {last.name: blocks[last.name].module}
+    doubled = {name: torch.cat([value, value]) for name, value in inputs.items()}
+    batch = len(next(iter(inputs.values())))
+    try:
+        with replay_blocks(recorded, batch=batch, copies=2), record(module) as again:
+            forward_batch(model, doubled)
+    except Exception:  # the model's own code, without the state that it expects
+        return False
+    expected = torch.cat([last.output, last.output]).nan_to_num()
+    actual = again[-1].output.nan_to_num()
+    scale = float(expected.abs().max()) + torch.finfo(expected.dtype).tiny
+    if actual.shape != expected.shape:
+        return False
+    return float((actual - expected).abs().max()) < MOST_CHANGED * scale
 
 
 class StopForward(Exception):

@@ -28,6 +28,8 @@ ROUNDINGS = 64
 PROVEN: WeakSet[nn.Module] = WeakSet()
 """Modules whose weights, times the values, have equalled the input to the output projection."""
 
+NOT_DIRECT = "the input to its output projection is not its weights times its values"
+
 Change = Callable[[Tensor], Tensor]
 Refuse = Callable[[Site, str], None]
 """Receives a site whose weights cannot be read, and the reason."""
@@ -183,10 +185,7 @@ class ReturnedWeights:
             self._refuse("it returned no weights per head")
             return
         if self.change is not None and not is_direct:
-            raise ModelError(
-                f"{self.site.description} cannot be silenced: the input to its output projection "
-                "is not its weights times its values"
-            )
+            raise ModelError(f"{self.site.description} cannot be silenced: {NOT_DIRECT}")
         if self.each is not None:
             if mixed.shape[:3] != weights.shape[:3]:
                 mixed = weights.new_empty(*weights.shape[:3], 0)
@@ -224,6 +223,8 @@ class ReturnedWeights:
         num_heads = self.site.num_heads
         if num_heads is None and "weights" in self.parts:
             num_heads = self.parts["weights"].shape[1]
+        if num_heads == 0:  # all were cut
+            return concat.new_empty(len(concat), 0, concat.shape[1:-1].numel(), 0)
         if num_heads is None or concat.dim() < 3 or concat.shape[-1] % num_heads:
             if self.is_known or self.change is not None:
                 raise ModelError(
@@ -238,6 +239,16 @@ class ReturnedWeights:
         if self.refuse is None or self.change is not None:
             raise ModelError(f"{self.site.description} cannot be watched: {reason}")
         self.refuse(self.site, reason)
+
+
+def why_not_silenced(call: Call) -> str:
+    """A sentence that says why the heads of a layer cannot be silenced; "" if they can."""
+    reason = ""
+    if isinstance(call, WeightsCall) and call.site.output_projection is None:
+        reason = "its output projection is unknown"
+    elif isinstance(call, WeightsCall) and not call.is_direct:
+        reason = NOT_DIRECT
+    return reason and f"{call.site.description} cannot be silenced: {reason}"
 
 
 def _as_values(

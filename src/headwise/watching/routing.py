@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.watching.sites import Site, path_and_parents
+from headwise.watching.module_paths import path_and_parents
+from headwise.watching.sites import Site
 
 NAME = "headwise"
 IMPLEMENTATION = "_attn_implementation_internal"

@@ -97,23 +97,28 @@ def _flatten(name: str, result: Any) -> Iterator[tuple[str, Any]]:
         yield name, result
 
 
-def copy_state(value: Any, dtype: torch.dtype | None) -> Any:
-    """A copy of arguments, in which narrower tensors are converted and caches may be written to."""
+def copy_state(value: Any, dtype: torch.dtype | None, *, is_cached: bool = False) -> Any:
+    """A copy of arguments, in which narrower tensors are converted and caches may be written to.
+
+    `is_cached` says that the value is part of a cache, so that its tensors may change in place.
+    """
     if isinstance(value, Tensor):
-        value = value.detach()
-        return value.to(dtype) if dtype is not None and is_narrower(value, dtype) else value
+        tensor = value.detach()
+        if dtype is not None and is_narrower(tensor, dtype):
+            return tensor.to(dtype)
+        return tensor.clone() if is_cached else tensor
+    copied = partial(copy_state, dtype=dtype, is_cached=is_cached)
     if type(value) in (tuple, list):
-        return type(value)(copy_state(part, dtype) for part in value)
+        return type(value)(map(copied, value))
     if isinstance(value, dict):
         new = copy.copy(value)
         for key, part in value.items():
-            new[key] = copy_state(part, dtype)
+            new[key] = copied(part)
         return new
     if hasattr(value, "__dict__") and not callable(value):  # such as a cache
         new = copy.copy(value)
         for key, part in vars(value).items():
-            copied = copy_state(part, dtype)
-            new.__dict__[key] = copied.clone() if isinstance(copied, Tensor) else copied
+            new.__dict__[key] = copy_state(part, dtype, is_cached=True)
         return new
     return value
 

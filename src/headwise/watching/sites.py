@@ -5,7 +5,7 @@ In: a model. Out: one `Site` per attention layer. Facts about families are in `m
 
 import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from headwise.errors import ModelError, warn_user
 from headwise.heads import HeadId
 from headwise.models.families import CROSS, NUM_HEADS, OUTPUT_PROJECTIONS, STACKS, find_family
 from headwise.watching.candidates import may_return_weights
+from headwise.watching.module_paths import path_and_parents
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
@@ -204,24 +205,27 @@ def output_weight(projection: nn.Module) -> Tensor:
     """The projection's matrix as `[concat d_model]`, transposed unless it is GPT-2's Conv1D."""
     weight = projection.weight
     assert isinstance(weight, Tensor)
-    return weight if type(projection).__name__ == "Conv1D" else weight.T
+    return weight.T if output_axis(projection) == 0 else weight
+
+
+def output_axis(projection: nn.Module) -> int:
+    """Axis of the projection's weight with its outputs: 1 in GPT-2's Conv1D, otherwise 0."""
+    return int(type(projection).__name__ == "Conv1D")
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether the module is a linear layer, or GPT-2's Conv1D."""
+    return isinstance(module, nn.Linear) or output_axis(module) == 1
 
 
 def find_unknown(attention: Collection[str], modules: Mapping[str, nn.Module]) -> list[nn.Module]:
-    """Attention modules outside poolers, and not in or around the modules at `attention`."""
+    """Attention modules with weights outside poolers, not in or around those at `attention`."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     return [
         module
         for name, module in modules.items()
         if "attention" in type(module).__name__.lower()
+        and next(module.parameters(), None) is not None
         and name not in around
         and not _is_in(name, attention, modules)
     ]
-
-
-def path_and_parents(path: str) -> Iterator[str]:
-    """A module's path, then the paths of all its parents, up to "" for the model."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-    yield path

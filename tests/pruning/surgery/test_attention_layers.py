@@ -134,7 +134,7 @@ def test_cut_says_why_a_model_could_not_run() -> None:
     model, _ = tiny("qwen3")
     attention = model.model.layers[0].self_attn
     attention.q_norm.weight = nn.Parameter(torch.ones(48))
-    with pytest.raises(ModelError, match=r"Qwen3Model .*48.*inputs="):
+    with pytest.raises(ModelError, match=r"Qwen3.* 48|Qwen3.*\(48\)"):
         cut(model, "L0H0 L0H1")
 
 

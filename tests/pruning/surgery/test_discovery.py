@@ -22,6 +22,7 @@ from ...attention.tolerance import assert_same
 from ...watching.helpers import ROUNDINGS, allow_weights
 from ...watching.tiny import Inputs, build, output_of, spread_out, tiny
 from ..differences import mixed_plan, silenced_and_cut, tiny_of
+from ..kin import REFUSED
 from ..modern import CUT, NOT_CUT
 
 pytestmark = allow_weights
@@ -211,6 +212,19 @@ def test_layers_are_described_by_what_was_found() -> None:
     assert described.attributes["num_key_value_groups"] == "heads per KV head"
     (gpt2,) = describe_layers(tiny("gpt2")[0])
     assert gpt2.attributes is not None and gpt2.attributes["split_size"] == "7 x heads"
+
+
+def test_facts_of_known_layers_survive_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = tiny("llama")
+    find_layers(model, inputs)
+    monkeypatch.setattr(model_layers, "MOST_REMEMBERED", 0)
+    model.model.layers[1].self_attn.note = "of another structure"
+    assert len(find_layers(model, inputs).layers) == 3
+
+
+def test_a_model_that_cannot_be_cut_is_described_by_the_reason() -> None:
+    (described,) = describe_layers(tiny_of(REFUSED["olmo3"][0])[0])
+    assert described.layers == ("L0", "L1") and "span all heads" in described.refusal
 
 
 def test_refused_layers_are_described_by_the_reason() -> None:

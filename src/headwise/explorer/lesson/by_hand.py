@@ -28,7 +28,7 @@ def by_hand() -> LessonStep:
         title="By hand: Cat sleeps",
         minutes=2.0,
         paragraphs=_paragraphs(x, steps),
-        exercise=prose("Switch between head 0 and head 1. Which word has a sharp row?"),
+        exercise=prose("Work out a table, then click it. Which word has a sharp row in head 1?"),
         question=number_question(
             prose("In head 1, how much of its attention does sleeps give itself? Two decimals are "
                   "enough."),
@@ -47,6 +47,7 @@ def by_hand() -> LessonStep:
             **{name: steps[name].tolist() for name in STEPS},
         ),
         after=[
+            _outputs(steps),
             prose("In head 0 only Cat has a sharp row, in head 1 only sleeps. Each "
                   "head works with its own columns.")
         ],
@@ -55,9 +56,8 @@ def by_hand() -> LessonStep:
 
 def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
     score, scaled = float(steps["scores"][0, 0, 0]), float(steps["scaled"][0, 0, 0])
-    cat, sleeps = (row.tolist() for row in steps["weights"][0])
+    cat = steps["weights"][0, 0].tolist()
     products = " + ".join(f"{number(value)} {TIMES} {number(value)}" for value in x[0, :2].tolist())
-    before, after = (steps[name][0].tolist() for name in ("concat", "output"))
     d_key = steps["queries"].shape[-1]
     return [
         prose(f"Two words, two heads, every number. Each word is {len(x[0])} numbers: Cat is "
@@ -68,8 +68,15 @@ def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
         prose(f"In head 0, Cat with itself makes {products} = {number(score)}; with sleeps, "
               f"{number(float(steps['scores'][0, 0, 1]))}. Divided by √{d_key}, the "
               f"{number(score)} becomes {scaled:.2f}. Softmax makes shares of a row: Cat gives "
-              f"itself {cat[0]:.2f} and sleeps {cat[1]:.2f}. Sleeps has only zeros in these "
-              f"columns, so it shares evenly: {sleeps[0]:.2f} and {sleeps[1]:.2f}."),
-        prose("Head 1 is the mirror image. Side by side, the heads make the concat of Cat, "
-              f"{few(before)}. The matrix Wo mixes it into {few(after)}."),
+              f"itself {cat[0]:.2f} and sleeps {cat[1]:.2f}."),
+        prose("The tables are covered. Work each one out from the one before, then click to see "
+              "whether you were right. Head 1 reads the other two columns."),
     ]  # fmt: skip
+
+
+def _outputs(steps: Mapping[str, Tensor]) -> Prose:
+    before, after = (steps[name][0].tolist() for name in ("concat", "output"))
+    sleeps = steps["weights"][0, 1].tolist()
+    return prose("Sleeps has only zeros in the columns of head 0, so it shares evenly there: "
+                 f"{sleeps[0]:.2f} and {sleeps[1]:.2f}. Side by side, the heads make the concat of "
+                 f"Cat, {few(before)}. The matrix Wo mixes it into {few(after)}.")  # fmt: skip

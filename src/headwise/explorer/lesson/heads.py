@@ -3,6 +3,8 @@
 In: Facts. Out: a LessonStep, with the slices of a long query and where each head looks.
 """
 
+from collections import Counter
+
 import torch
 
 from headwise.explorer.lesson import figures
@@ -13,6 +15,7 @@ from headwise.explorer.lesson.token_text import percent, shown
 from headwise.formats import format_count, join_words
 
 SHAPES = ("input", "queries", "scores", "mixed", "concat", "output")
+MAX_OPTIONS = 4
 MAX_NAMED = 3
 """Number of other heads that the text names and the picture shows."""
 RESTING = 0.5
@@ -41,7 +44,7 @@ def heads(facts: Facts) -> LessonStep:
         minutes=1.5,
         paragraphs=_opening(facts, num_heads * d_key),
         exercise=prose("Choose slices to see where their heads look, up to four at a time."),
-        question=_slice_question(facts, d_key),
+        question=_agreement_question(facts) or _slice_question(facts, d_key),
         figures=figures.HeadsFigure(
             place=facts.place,
             d_model=facts.d_model,
@@ -96,6 +99,34 @@ def _cut_keys(facts: Facts) -> str:
         f"Keys and values are cut into only {facts.num_kv_heads}, each shared by "
         f"{format_count(group, 'head')}."
     )
+
+
+def _agreement_question(facts: Facts) -> QuizQuestion | None:
+    """How many heads of the layer look at the same word; None if they have no choice."""
+    best = facts.word_rows[:, facts.here].argmax(-1).tolist()
+    mine = best[facts.head]
+    others = {head: word for head, word in enumerate(best) if head != facts.head}
+    if not others or facts.sees_one:
+        return None
+    total, count = len(others), list(others.values()).count(mine)
+    wrong = [guess for guess in (0, total, total // 2, 1, 2) if guess != count and guess <= total]
+    example = next((head for head, word in others.items() if word != mine), next(iter(others)))
+    words = Counter(others.values()).most_common(MAX_NAMED)
+    listed = [prose(facts.word(word), f" ({number:,})") for word, number in words]
+    if rest := total - sum(number for _, number in words):
+        listed.append(prose(f"elsewhere ({rest:,})"))
+    here, layer = facts.word(facts.here), facts.call.layer
+    return choice_question(
+        prose("From ", here, f", {facts.name} gives its largest share to ", facts.word(mine),
+              f". How many of the other {format_count(total, 'head')} of layer {layer} do, too?"),
+        f"{count:,}",
+        [f"{guess:,}" for guess in dict.fromkeys(wrong)][: MAX_OPTIONS - 1],
+        hint=prose("Each head has its own slice, so it can look for something else. "
+                   f"{facts.trace.name_of(example)} gives its largest share to ",
+                   facts.word(others[example]), "."),
+        why=prose(f"The largest share of the other {format_count(total, 'head')} goes to ",
+                  join_runs(listed), "."),
+    )  # fmt: skip
 
 
 def _slice_question(facts: Facts, d_key: int) -> QuizQuestion:

@@ -19,7 +19,8 @@ from headwise.explorer.lesson.silencing import (
     prompt_end,
 )
 from headwise.explorer.lesson.token_text import number, ordinal, percent, shown, signed
-from headwise.formats import format_count, join_words
+from headwise.formats import format_count
+from headwise.roles import ROLES
 
 ENOUGH = 0.9
 """Cosine down to which a sentence's embedding counts as nearly the same."""
@@ -159,10 +160,11 @@ def _roles_paragraph(facts: Facts) -> Prose:
                      term("roles"), ".")  # fmt: skip
     counts = Counter(role for roles in facts.roles.values() for role in roles)
     without = sum(not roles for roles in facts.roles.values())
-    commonest = [f"{role} ({count})" for role, count in counts.most_common(3)]
+    commonest = [f"{role} ({count} {'head' if count == 1 else 'heads'}), which "
+                 f"{ROLES[role].phrase}" for role, count in counts.most_common(3)]  # fmt: skip
     total = sum(facts.layers.values())
-    are = "The commonest is" if len(commonest) == 1 else "The commonest are"
-    listed = f"{are} {join_words(commonest)}. " if commonest else ""
+    are = "The commonest is" if len(commonest) == 1 else "The commonest are:"
+    listed = f"{are} {'; '.join(commonest)}. " if commonest else ""
     several = any(len(roles) > 1 for roles in facts.roles.values())
     twice = " A head with several roles counts in each." if several else ""
     return prose(

@@ -136,11 +136,14 @@ def _opening(facts: Facts, *, is_swapped: bool) -> list[Prose]:
     )  # fmt: skip
     if not is_swapped:
         return [first, which]
+    row = facts.here_row
+    top = int(row.argmax())
     return [
         first,
         which,
-        prose("Where will this head look from ", here, "? Decide, then press Look."),
-    ]
+        prose("From ", here, f", this head gives {percent(float(row[top]))} to ",
+              _self_or_word(facts, top), "."),
+    ]  # fmt: skip
 
 
 def _added_words(facts: Facts) -> Prose:

@@ -43,9 +43,9 @@ export class PlanPanel {
   /** @param {HTMLElement} el */
   build(el) {
     this.el = el;
-    this.kicker = make("p", { class: "pl-kicker" });
-    this.headline = make("h2", { class: "pl-headline", id: "plan-title" });
-    this.sub = make("p", { class: "pl-sub", "aria-live": "polite" });
+    this.kicker = make("p", { class: "panel-kicker" });
+    this.headline = make("h2", { class: "panel-headline", id: "plan-title" });
+    this.sub = make("p", { class: "panel-sub", "aria-live": "polite" });
     this.reset = make("button", { type: "button", class: "hv-button" }, "Back to the loaded model");
     this.reset.addEventListener("click", () => this.put(this.usual, "push"));
     this.from = make("select", { id: "plan-from" });

@@ -246,11 +246,13 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
             raise ModelError(f"{type(model).__name__} cannot be exported: {difference}")
     if inputs is None:
         return None
-    for module, copied_module in zip(model.modules(), loaded.modules(), strict=True):
+    modules = dict(model.named_modules())
+    for path, copied_module in loaded.named_modules():
         config = getattr(copied_module, "config", None)
-        if isinstance(config, PreTrainedConfig):  # both must compute with the same kernels
+        own = getattr(modules.get(path), "config", None)
+        if isinstance(config, PreTrainedConfig) and own is not None:
             for name in ("_attn_implementation", "_experts_implementation"):
-                setattr(config, name, getattr(module.config, name))
+                setattr(config, name, getattr(own, name))  # both must compute with the same kernels
     with in_full_precision(model, inputs) as full_inputs:
         expected = layer_outputs(model, (), full_inputs)
     with in_full_precision(loaded, inputs) as full_inputs:

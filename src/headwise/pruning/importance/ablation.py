@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
-from headwise.objectives.recorded_pass import record_pass
+from headwise.objectives.recorded_pass import RecordedPass, record_pass
 from headwise.progress import Progress, no_progress
 from headwise.pruning.stages import PruneStage
 from headwise.watching.gates import MeanOutputs
@@ -72,7 +72,7 @@ def added_losses(
         copies = max(1, min(MOST_VALUES // values, MOST_TOKENS // recorded.num_tokens))
         for changes, means in zip(parts, replacements, strict=True):
             change = torch.zeros(len(units), len(sample), dtype=torch.float64)
-            for indices in _units_per_pass(units, copies):
+            for indices in _units_per_pass(units, copies, recorded):
                 silent = [units[index] for index in indices]
                 losses = objective.losses(*recorded.outputs_without(silent, means))
                 added = losses.sums.double().cpu().view(len(indices), -1)
@@ -81,9 +81,12 @@ def added_losses(
     return [AddedLosses(torch.cat(changes, 1), torch.cat(weights)) for changes in parts]
 
 
-def _units_per_pass(units: Sequence[Unit], most: int) -> Iterator[list[int]]:
-    """Yield the indices of up to `most` successive units at a time, all in the same layers."""
+def _units_per_pass(
+    units: Sequence[Unit], copies: int, recorded: RecordedPass
+) -> Iterator[list[int]]:
+    """Yield the indices of up to `copies` successive units at a time, all in the same layers."""
     layers = [{head.layer_name for head in unit} for unit in units]
     for _, group in groupby(range(len(units)), layers.__getitem__):
         indices = list(group)
+        most = recorded.most_copies(units[indices[0]]) or copies
         yield from (indices[start : start + most] for start in range(0, len(indices), most))

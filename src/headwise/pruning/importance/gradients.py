@@ -170,7 +170,7 @@ def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:
 def has_gradients(evaluation: Evaluation) -> bool:
     """Whether the objective has gradients with respect to heads; a custom one may have none."""
     model, sample = evaluation.model, evaluation.samples[0]
-    gates = _open_gates(evaluation, sample)
+    gates = {layer: gate[0] for layer, gate in _open_gates(evaluation, sample).items()}
     with torch.enable_grad(), without_weight_gradients(model), gate(model, gates):
         return evaluation.objective.output(model, sample.inputs).requires_grad
 

@@ -17,10 +17,11 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, warn_user
 from headwise.files import lock_folder, make_folder
 from headwise.formats import format_count, format_duration
 from headwise.head_table import HeadTable
+from headwise.heads import abbreviate
 from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
 from headwise.objectives.objective import Objective
@@ -114,6 +115,9 @@ def measure_importance(
     base = evaluation.finite_loss(loaded.name)
     work = choose_work(evaluation, measures, exact_tokens)
     exact = work.exact
+    if left_out := evaluation.left_out:
+        reason = next(iter(left_out.values()))
+        warn_user(f"heads of {abbreviate(list(left_out))} are left out: {reason}")
     progress(_describe_work(evaluation, work), 0, 0)
     scores, redundancy = None, Redundancy()
     if work.draws:

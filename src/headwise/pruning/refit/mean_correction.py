@@ -39,10 +39,10 @@ def add_mean_outputs(
     without a bias get one, unless all would be zero.
     """
     biases = add_output_biases(cut)
-    projections = {site.layer_name: projection_at(site) for site in find_sites(cut)}
+    sites = {site.layer_name: site for site in find_sites(cut)}
     changes = []
     for layer, mean in _lost_outputs(uncut, heads, samples).items():
-        bias = projections[layer].bias
+        bias = projection_at(sites[layer]).bias
         assert isinstance(bias, Tensor)
         changes.append((bias, bias.detach().clone(), mean.to(bias)))
 
@@ -61,12 +61,17 @@ def add_mean_outputs(
 def _lost_outputs(
     uncut: nn.Module, heads: Sequence[HeadId], samples: Sequence[Sample]
 ) -> dict[str, Float[Tensor, " d_model"]]:
-    """The mean output of `heads`, after the output projection, for each layer that has any."""
+    """The mean output of `heads`, after the output projection, for each layer that has any.
+
+    If layers share a module, only for the first of them, as a mean over all.
+    """
     counts = count_heads(uncut, samples[0].inputs)
     numbers: dict[str, list[int]] = {}
     for head in heads:
         numbers.setdefault(head.layer_name, []).append(head.head)
-    sites = [site for site in find_sites(uncut) if site.layer_name in numbers]
+    sites = [
+        site for site in find_sites(uncut) if site.layer_name in numbers and not site.call_index
+    ]  # layers that share a module have one bias
     outputs = {}
     for site, mean in zip(sites, _mean_inputs(uncut, sites, samples), strict=True):
         name = site.layer_name
@@ -83,14 +88,14 @@ def _mean_inputs(
 ) -> list[Float[Tensor, " concat"]]:
     """The mean input to each site's output projection, over all tokens that are not padding."""
     modules = {site.layer_name: projection_at(site) for site in sites}
+    stacks = {site.layer_name: site.stack for site in sites}
     sums, rows = dict[str, Tensor](), Counter[str]()
     for sample in samples:
         with record(modules) as calls:
             forward_batch(model, sample.inputs)
-        inputs = {call.name: call.input for call in calls}
-        for site in sites:
-            values = inputs[site.layer_name]
-            real = values[real_queries(model, sample.inputs, site.stack, values)].double()
-            sums[site.layer_name] = sums.get(site.layer_name, 0.0) + real.sum(0)
-            rows[site.layer_name] += len(real)
+        for call in calls:
+            values, stack = call.input, stacks[call.name]
+            real = values[real_queries(model, sample.inputs, stack, values)].double()
+            sums[call.name] = sums.get(call.name, 0.0) + real.sum(0)
+            rows[call.name] += len(real)
     return [sums[site.layer_name] / max(1, rows[site.layer_name]) for site in sites]

@@ -27,7 +27,7 @@ from headwise.pruning.refit.state_cache import StateCache
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.output_biases import add_output_biases
 from headwise.watching.hooks import ModuleCall, record
-from headwise.watching.partial_passes import Block, find_blocks, run_block
+from headwise.watching.partial_passes import Block, can_replay, find_blocks, run_block
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, output_weight
 
@@ -126,6 +126,15 @@ class _FittedProjection:
     uncut: Mapping[str, nn.Module]
 
 
+def why_not_refitted(model: nn.Module) -> str:
+    """The reason why blocks of the model cannot be run and fitted one by one, and what works."""
+    reason = "need more than the output of the block below" if find_blocks(model) else "are shared"
+    return (
+        f"the layers of {type(model).__name__} {reason}, so they cannot be refitted one after the "
+        "other; choose bias or none"
+    )
+
+
 class _ModelPair:
     """Runs a cut and an uncut model on the same samples, one block at a time."""
 
@@ -137,11 +146,8 @@ class _ModelPair:
         self.samples = samples
         self.registers = [name for name, part in samples_by_register.items() for _ in part]
         blocks = find_blocks(uncut)
-        if not blocks:
-            raise OptionError(
-                f"{type(cut).__name__} cannot be refitted: its layers share their weights; set "
-                "refit to none"
-            )
+        if not can_replay(uncut, samples[0].inputs):
+            raise OptionError(f"refit cannot be full or wide: {why_not_refitted(uncut)}")
         modules = {block.name: block.module for block in blocks}
         with torch.no_grad(), record(modules) as calls:  # text alone does not run vision blocks
             forward_batch(uncut, samples[0].inputs)

@@ -1,9 +1,9 @@
 """Methods: which heads can be cut together, and in which order.
 
-In: an evaluation on several registers. Out: units, each a tuple of heads in one layer, in the order
-in which a method cuts them, cheapest first; every cut is a prefix of that order. `METHODS` has all
-methods by name. Units keep KV groups equal in size, because no model supports groups of different
-sizes.
+In: an evaluation on several registers. Out: units, each a tuple of heads in one layer, or in all
+layers that share one layer's weights, in the order in which a method cuts them, cheapest first;
+every cut is a prefix of that order. `METHODS` has all methods by name. Units keep KV groups equal
+in size, because no model supports groups of different sizes.
 """
 
 import math
@@ -71,6 +71,31 @@ def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, in
     return groups
 
 
+def in_shared_layers(
+    heads: Sequence[HeadId], shared_layers: Sequence[tuple[str, ...]]
+) -> tuple[HeadId, ...]:
+    """Heads of each set's first layer in all layers of the set; other heads as they are.
+
+    Leaves out heads given for the other layers of a set.
+    """
+    sets = {layers[0]: layers for layers in shared_layers}
+    repeats = {layer for layers in shared_layers for layer in layers[1:]}
+    return tuple(
+        HeadId.parse(f"{layer}H{head.head}")
+        for head in heads
+        if head.layer_name not in repeats
+        for layer in sets.get(head.layer_name, (head.layer_name,))
+    )
+
+
+def share_units(
+    units: Sequence[Unit], shared_layers: Sequence[tuple[str, ...]]
+) -> tuple[Unit, ...]:
+    """The units of each set's first layer, extended to all layers of the set; one per KV group."""
+    extended = (in_shared_layers(unit, shared_layers) for unit in units)
+    return tuple(tuple(sorted(unit)) for unit in extended if unit)
+
+
 def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:
     """A matrix with 1 where a unit contains a head, 0 elsewhere."""
     index = {head: number for number, head in enumerate(heads)}
@@ -92,6 +117,8 @@ class CutSearch:
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
     """Whether each layer's units must be cut in the order of `units`."""
+    shared_layers: tuple[tuple[str, ...], ...] = ()
+    """Sets of layers that share their weights, as in ALBERT; all of a set lose the same heads."""
     rounds: int = 8
     """Number of rounds that a full cut is divided into."""
     draws: int = 1
@@ -111,7 +138,7 @@ class CutSearch:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Name of each unit's layer."""
+        """Name of each unit's layer; of layers that share their weights, the first."""
         return tuple(unit[0].layer_name for unit in self.units)
 
     @property
@@ -184,6 +211,7 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
     generator = random.Random(seed)
     scores = [generator.random() for _ in search.heads]
     units = one_of_each_group(search.heads, search.evaluation.counts, scores)
+    units = share_units(units, search.shared_layers)
     units = tuple(unit for unit in units if unit[0].layer_name in search.units_by_layer)
     return replace(search, seed=seed, units=units)
 
@@ -200,11 +228,11 @@ def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[H
                 random_heads += unit
         if len(random_heads) == len(heads):
             return tuple(sorted(random_heads))
-    return _random_heads_of_same_shape(heads, search.evaluation.counts, seed)
+    return _random_heads_of_same_shape(search, heads, seed)
 
 
 def _random_heads_of_same_shape(
-    heads: Sequence[HeadId], counts: HeadCounts, seed: int
+    search: CutSearch, heads: Sequence[HeadId], seed: int
 ) -> tuple[HeadId, ...]:
     """Random heads, distributed over layers and KV groups like `heads`.
 
@@ -213,11 +241,19 @@ def _random_heads_of_same_shape(
     """
     generator = random.Random(seed)
     random_heads = []
-    for shape in dict.fromkeys(counts.values()):
-        layers = [layer for layer, pair in counts.items() if pair == shape]
-        size = shape[0] // shape[1]
+    sets = {layers[0]: len(layers) for layers in search.shared_layers}
+    repeats = {layer for layers in search.shared_layers for layer in layers[1:]}
+    shapes = {
+        layer: (*pair, sets.get(layer, 1))
+        for layer, pair in search.evaluation.counts.items()
+        if layer not in repeats
+    }
+    for shape in dict.fromkeys(shapes.values()):
+        layers = [layer for layer, other in shapes.items() if other == shape]
+        num_heads, num_kv_heads, _ = shape
+        size = num_heads // num_kv_heads
         for layer, other in zip(layers, generator.sample(layers, len(layers)), strict=True):
-            lost = [0] * shape[1]
+            lost = [0] * num_kv_heads
             for head in heads:
                 if head.layer_name == layer:
                     lost[head.head // size] += 1
@@ -225,7 +261,7 @@ def _random_heads_of_same_shape(
             for group, count in enumerate(lost):
                 numbers = generator.sample(range(group * size, (group + 1) * size), count)
                 random_heads += [HeadId.parse(f"{other}H{number}") for number in numbers]
-    return tuple(sorted(random_heads))
+    return tuple(sorted(in_shared_layers(random_heads, search.shared_layers)))
 
 
 # The methods: each returns the indices of the first `count` units, and the cost of each.

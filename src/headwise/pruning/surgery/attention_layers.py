@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from headwise.watching.discovery import HeadMap, OwnedAxis, join_path
+from headwise.watching.discovery import HeadMap, OwnedAxis
+from headwise.watching.module_paths import is_inside, join_path
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class AttentionLayer:
     @property
     def has_output_inside(self) -> bool:
         """Whether the output projection is part of the attention module."""
-        return f"{self.output}.".startswith(f"{self.path}.") or not self.path
+        return is_inside(self.output, self.path)
 
     @property
     def num_heads(self) -> int:

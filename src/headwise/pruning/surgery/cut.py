@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId, check_head, parse_heads
+from headwise.heads import HeadId, abbreviate, check_head, parse_heads
 from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery.attention_layers import AttentionLayer, KeptHeads
@@ -147,10 +147,12 @@ def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
             check_head(head, {head.layer_name: layer.num_heads})
             by_name[head.layer_name].add(head.head)
     lost = by_name[layer.names[0]]
-    if any(others != lost for others in by_name.values()):
+    every = set[int]().union(*by_name.values())
+    missing = [f"{name}H{head}" for name in by_name for head in sorted(every - by_name[name])]
+    if missing:
         raise OptionError(
-            f"{' and '.join(layer.names)} share one module, so a cut removes a head from all of "
-            "them: cut the same heads in each"
+            f"{abbreviate(list(layer.names))} share one module, so a cut removes a head from all "
+            f"of them: also cut {abbreviate(missing)}"
         )
     return lost
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from headwise.pruning.surgery.attention_layers import AttentionLayer, Size
-from headwise.pruning.surgery.find_layers import find_layers
+from headwise.pruning.surgery.find_layers import examine_layers
 from headwise.reading.batch import Inputs
 from headwise.watching.discovery import OwnedAxis
 
@@ -34,7 +34,7 @@ class LayerDescription:
 
 def describe_layers(model: nn.Module, inputs: Inputs | None = None) -> list[LayerDescription]:
     """Every layer's facts, those of equal layers together, then the refused ones."""
-    found = find_layers(model, inputs)
+    found = examine_layers(model, inputs)
     groups: dict[str, tuple[AttentionLayer, list[str]]] = {}
     for layer in found.layers:
         key = repr((type(layer.module), layer.facts, layer.names if len(layer.names) > 1 else ""))

@@ -7,7 +7,7 @@ model with many equal layers is examined once, and copies of it not at all.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from headwise.reading.batch import Inputs
 from headwise.watching.attention_copy import (
     AttentionCopy,
     RecordedCalls,
-    common_ancestor,
     copy_attention,
     record_calls,
 )
@@ -37,9 +36,16 @@ from headwise.watching.discovery import (
     quantised_part,
 )
 from headwise.watching.interface import CallObserver, Entry, observe_routed
+from headwise.watching.module_paths import (
+    common_ancestor,
+    is_inside,
+    join_path,
+    path_and_parents,
+    path_inside,
+)
 from headwise.watching.routing import route_attention
 from headwise.watching.sample_inputs import sample_inputs
-from headwise.watching.sites import Site, find_sites, path_and_parents
+from headwise.watching.sites import Site, find_sites
 
 LEVELS = 2
 """How many modules around an attention module are searched for its output projection."""
@@ -80,9 +86,7 @@ class _Examined:
 
     def unit_paths(self) -> list[str]:
         """Paths of the module and of the modules around it."""
-        parts = self.path.split(".") if self.path else []
-        count = min(LEVELS, max(len(parts), 0))
-        return [".".join(parts[: len(parts) - level]) for level in range(count + 1)]
+        return list(islice(path_and_parents(self.path), LEVELS + 1))
 
     def refusal(self, reason: str) -> str:
         """The sentence that says why heads cannot be cut from this module."""
@@ -99,7 +103,15 @@ _SHARED_KEYS: dict[Any, dict[str, str]] = {}
 
 
 def find_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
-    """Every attention layer, in model order. Raises ModelError if heads cannot be cut from any.
+    """Every attention layer, in model order. Raises ModelError if heads cannot be cut from any."""
+    found = examine_layers(model, inputs)
+    if not found.layers:
+        raise ModelError(next(iter(found.refused.values())))
+    return found
+
+
+def examine_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
+    """Every attention layer, in model order, even if heads cannot be cut from any.
 
     A model of a new structure runs once: on `inputs`, or on a small input made for it.
     """
@@ -110,11 +122,16 @@ def find_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
             f"heads of {type(model).__name__} cannot be cut: it has no config, which would "
             "describe the cut"
         )
+    if len(_FACTS) > MOST_REMEMBERED:
+        _FACTS.clear()
+        _SHARED_KEYS.clear()
     examined, refused = _list_modules(model, base)
     unknown = [one for one in examined if not _is_empty(one) and _signature(one) not in _FACTS]
     key = model_structure(model, tuple(name for one in examined for name in one.names))
     if unknown or key not in _SHARED_KEYS:
         missed, shared = _examine(model, base, unknown, inputs)
+        if any(base.get_submodule(one.path) is not one.module for one in examined):
+            return examine_layers(model, inputs)  # BigBird-Pegasus replaces modules on short texts
         refused |= missed
         if shared is not None:
             _SHARED_KEYS.setdefault(key, shared)
@@ -134,8 +151,6 @@ def find_layers(model: nn.Module, inputs: Inputs | None = None) -> FoundLayers:
             continue
         unit = one.unit_paths()[facts[0]]
         layers.append(AttentionLayer(one.names, base, unit, facts[1]))
-    if not layers:
-        raise ModelError(next(iter(refused.values())))
     return FoundLayers(tuple(layers), refused)
 
 
@@ -171,15 +186,11 @@ def _is_empty(one: _Examined) -> bool:
 
 
 def _empty_facts(one: _Examined) -> tuple[int, HeadFacts]:
-    module, output = one.path, _output_path(one) or one.path
-    unit = common_ancestor(module, output)
-    levels = len(one.unit_paths()) - 1
-    for level, path in enumerate(one.unit_paths()):
-        if path == unit:
-            levels = level
-    skip = len(one.unit_paths()[levels]) + 1 if one.unit_paths()[levels] else 0
-    heads = HeadMap(0, 0, ())
-    return levels, HeadFacts(heads, module[skip:], output[skip:], {}, {})
+    output, units = _output_path(one) or one.path, one.unit_paths()
+    ancestor = common_ancestor(one.path, output)
+    level = units.index(ancestor) if ancestor in units else len(units) - 1
+    module, projection = (path_inside(path, units[level]) for path in (one.path, output))
+    return level, HeadFacts(HeadMap(0, 0, ()), module, projection, attributes={}, configs={})
 
 
 def _output_path(one: _Examined) -> str | None:
@@ -200,9 +211,6 @@ def _examine(
     Returns a sentence for every layer that the inputs did not reach, and for every layer that has
     the same keys as another one, the name of that layer; None if the model did not run.
     """
-    if len(_FACTS) > MOST_REMEMBERED:
-        _FACTS.clear()
-        _SHARED_KEYS.clear()
     groups: dict[Any, list[_Examined]] = {}
     for one in unknown:
         groups.setdefault(_signature(one), []).append(one)
@@ -326,17 +334,13 @@ def _copy(one: _Examined, calls: RecordedCalls) -> tuple[AttentionCopy, int]:
         arguments = calls.of(unit)
         if arguments is None:
             continue
-        if output is not None:
-            if common_ancestor(one.path, output) != unit and not f"{output}.".startswith(
-                f"{unit}."
-            ):
-                continue
-            return copy_attention(one.base, unit, one.path, output, site, arguments), level
-        make = partial(copy_attention, one.base, unit, one.path, one.path, site, arguments)
-        reader = find_reader(make())
-        if reader is not None:
-            prefix = f"{unit}." if unit else ""
-            path = f"{prefix}{reader}"
+        path = output
+        if path is None:
+            reader = find_reader(
+                copy_attention(one.base, unit, one.path, one.path, site, arguments)
+            )
+            path = None if reader is None else join_path(unit, reader)
+        if path is not None and is_inside(path, unit):
             return copy_attention(one.base, unit, one.path, path, site, arguments), level
     raise Inseparable("no linear layer around it reads the output of its heads")
 

@@ -14,7 +14,8 @@ from torch import nn
 from headwise.models.families import NUM_GROUPS, NUM_HEADS, NUM_KV_HEADS, WIDTHS
 from headwise.pruning.surgery.attention_layers import Size, module_sizes
 from headwise.watching.attention_copy import AttentionCopy
-from headwise.watching.discovery import HeadMap, OwnedAxis, join_path
+from headwise.watching.discovery import HeadMap, OwnedAxis
+from headwise.watching.module_paths import join_path
 
 MOST_GUESSES = 6
 """Number of attributes that are tried in all combinations."""

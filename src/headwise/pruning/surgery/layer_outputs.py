@@ -28,7 +28,13 @@ def layer_outputs(
         )
         for layer in layers
     }
-    with torch.no_grad(), in_evaluation(model), record(modules) as calls:
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        in_evaluation(model),
+        record(modules) as calls,
+    ):
+        torch.default_generator.manual_seed(0)  # some models mask or sample at random
         result: Any = model(**inputs)
     if isinstance(result, Tensor):
         result = {"output": result}

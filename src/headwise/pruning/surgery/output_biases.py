@@ -18,7 +18,8 @@ from headwise.models.exported_modeling import replace_tensor
 from headwise.pruning.surgery.attention_layers import AttentionLayer
 from headwise.pruning.surgery.find_layers import find_layers
 from headwise.pruning.surgery.shrink import EMPTY
-from headwise.watching.sites import output_weight, path_and_parents
+from headwise.watching.module_paths import path_and_parents
+from headwise.watching.sites import output_weight
 
 BIAS_SETTINGS = ("attention_out_bias", "attention_bias")
 """Settings that add biases to output projections in some families. They are tried out, because

@@ -18,7 +18,7 @@ from headwise.pruning.surgery.attention_layers import (
     changed_sizes,
     kept_slices,
 )
-from headwise.watching.discovery import join_path
+from headwise.watching.module_paths import join_path
 
 PARTS = ("parameters", "attributes", "configs", "biased", "emptied", "kept")
 EMPTY: dict[str, Any] = {"format": 1} | {part: {} for part in PARTS}

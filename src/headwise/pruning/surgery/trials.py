@@ -26,9 +26,9 @@ from headwise.watching.attention_copy import AttentionCopy, CopyRun
 from headwise.watching.discovery import (
     HeadMap,
     Inseparable,
-    join_path,
     quantised_part,
 )
+from headwise.watching.module_paths import is_inside, join_path, path_inside
 
 POSITION_BIAS, FIRST = "position_bias", "has_relative_attention_bias"
 """T5's argument for the bias, and its attribute that says whether a module computes it."""
@@ -194,13 +194,11 @@ def _with_ending(layer: AttentionCopy, facts: HeadFacts) -> HeadFacts:
 
 def _describe_ending(layer: AttentionCopy, run: CopyRun) -> dict[str, Any]:
     """How the module makes its output of what the projection returns."""
-    is_inside = f"{layer.output}.".startswith(f"{layer.path}.") or not layer.path
-    skip = len(layer.path) + 1 if layer.path else 0
     names = list(inspect.signature(type(layer.module).forward).parameters)
-    ending: dict[str, Any] = {"projection": layer.output[skip:] if is_inside else None}
-    ending["input"] = names[1]
-    if not is_inside:
-        return ending
+    if not is_inside(layer.output, layer.path):
+        return {"projection": None, "input": names[1]}
+    projection = path_inside(layer.output, layer.path)
+    ending: dict[str, Any] = {"projection": projection, "input": names[1]}
     result = run.result
     ending["returns"] = len(result) if isinstance(result, tuple | list) else 0
     first = result[0] if isinstance(result, tuple | list) else result

@@ -27,11 +27,11 @@ export class Arrows {
     this.clock = new Clock();
     /** @type {number | null} */
     this.pointed = null;
-    this.said = make("p", { class: "lesson-said" });
+    this.remark = make("p", { class: "lesson-remark" });
     const label = "The values as arrows; their lengths are printed under the pieces";
     this.room = new Room("lesson-arrows", label, HEIGHT, () => this.show(this.view, false));
     this.picture = this.room.el;
-    this.el = make("div", {}, this.said, this.picture);
+    this.el = make("div", {}, this.remark, this.picture);
     this.now = this.positions(0);
     this.scale = this.fitted(0);
   }
@@ -154,7 +154,7 @@ export class Arrows {
     }
     const [x, y] = place([0, 0]);
     this.picture.replaceChildren(svg("circle", { cx: x, cy: y, r: 4, class: "start" }), ...drawn);
-    this.tell();
+    this.describe();
   }
 
   /**
@@ -178,12 +178,12 @@ export class Arrows {
     return this.view === 0 ? part.value_length : part.length;
   }
 
-  tell() {
+  describe() {
     const part = this.f.parts.find(({ piece }) => piece === this.pointed);
     if (!part) {
       const times = this.fitted(2).size / this.fitted(0).size;
       const larger = times > 1.1 ? ` (Drawn ${times.toFixed(1)} times larger.)` : "";
-      this.said.textContent = [
+      this.remark.textContent = [
         "Every value at its full length.",
         "Every value, shortened to its share.",
         `Tip to tail, they lead to the sum: ${signed(this.f.sum_length)} long.${larger}`,
@@ -192,7 +192,7 @@ export class Arrows {
     }
     const name = make("i", {}, visible(this.f.place.pieces[part.piece].text));
     const share = part.weight < 0.005 ? part.weight.toFixed(4) : part.weight.toFixed(2);
-    this.said.replaceChildren(
+    this.remark.replaceChildren(
       name,
       `: ${share} \u00d7 ${signed(part.value_length)} = ${signed(part.length, 3)}`,
     );

@@ -39,41 +39,81 @@ function matrix(title, formula, rows, names, how = {}) {
   );
 }
 
+/** Tables that are given, Wo among them; the others are for the learner to work out. */
+const GIVEN = [0, 1, 7];
+
 /** @param {ByHandFigure} f */
 export function byHand(f) {
   const size = f.queries[0][0].length,
     words = f.tokens;
   const flow = make("div", { class: "lesson-matrices" });
-  const said = make("p", { class: "lesson-said", "aria-live": "polite" });
+  const note = make("p", { class: "lesson-remark", "aria-live": "polite" });
   let isOver = false;
   let head = 0;
-  function draw() {
-    const own = [head * size, (head + 1) * size];
+  /** Tables that are uncovered, as "head table". @type {Set<string>} */
+  const open = new Set();
+
+  /** Tables of the head, in order. @returns {Parameters<typeof matrix>[]} */
+  function tables() {
+    const marked = [head * size, (head + 1) * size];
     const at = `head ${head}`;
     const columns = words;
-    const isVeiled = !isOver && head === 1;
+    return [
+      ["1. Input", `${at} reads the marked columns`, f.input, words, { marked }],
+      ["2. Query, key, value", "the same here", f.queries[head], words],
+      [
+        "3. Dot products",
+        "query of the row, key of the column",
+        f.scores[head],
+        words,
+        { columns },
+      ],
+      ["4. Scores", `divided by \u221a${size}`, f.scaled[head], words, { columns }],
+      ["5. Shares", "softmax: each row makes 1", f.weights[head], words, { columns }],
+      ["6. Sums", "shares times values", f.mixed[head], words],
+      ["7. Concat", `${at} is marked`, f.concat, words, { marked }],
+      ["8. Wo", `${at} meets the marked rows`, f.Wo, ["", "", "", ""], { across: marked }],
+      ["9. Output", "concat times Wo", f.output, words],
+    ];
+  }
+
+  /**
+   * A covered table: a button that shows its numbers.
+   * @param {string} title @param {string} formula @param {number} at
+   */
+  function cover(title, formula, at) {
+    const button = make(
+      "button",
+      { type: "button", class: "lesson-cover" },
+      make("strong", {}, title),
+      ` ${formula}`,
+      make("span", {}, "Show the numbers"),
+    );
+    button.addEventListener("click", () => {
+      open.add(`${head} ${at}`);
+      draw();
+      /** @type {HTMLElement | null} */ (flow.querySelector("button"))?.focus();
+    });
+    return button;
+  }
+
+  function draw() {
+    const all = tables();
+    const isAsked = !isOver && head === 1; // the question is the first table that stays covered
+    const last = isAsked ? all.findIndex(([title]) => title.startsWith("5")) : all.length;
     flow.replaceChildren(
-      matrix("1. Input", `${at} reads the marked columns`, f.input, words, { marked: own }),
-      matrix("2. Query, key, value", "the same here", f.queries[head], words),
-      matrix("3. Dot products", "query of the row, key of the column", f.scores[head], words, {
-        columns,
+      ...all.slice(0, last).map((table, at) => {
+        const isOpen = isOver || GIVEN.includes(at) || open.has(`${head} ${at}`);
+        return isOpen ? matrix(...table) : cover(table[0], table[1], at);
       }),
-      matrix("4. Scores", `divided by \u221a${size}`, f.scaled[head], words, { columns }),
-      ...(isVeiled
-        ? [make("p", { class: "lesson-veil" }, "5. Shares: your question")]
-        : [
-            matrix("5. Shares", "softmax: each row makes 1", f.weights[head], words, { columns }),
-            matrix("6. Sums", "shares times values", f.mixed[head], words),
-            matrix("7. Concat", `${at} is marked`, f.concat, words, { marked: own }),
-            matrix("8. Wo", `${at} meets the marked rows`, f.Wo, ["", "", "", ""], { across: own }),
-            matrix("9. Output", "concat times Wo", f.output, words),
-          ]),
+      ...(isAsked ? [make("p", { class: "lesson-veil" }, "5. Shares: your question")] : []),
     );
     const sharp = f.weights[head].map((row) => Math.max(...row));
     const best = sharp.indexOf(Math.max(...sharp));
-    said.textContent = isVeiled
-      ? "Answer the question to see the rest of head 1."
-      : `In ${at}, ${words[best]} has the sharp row: ${sharp[best].toFixed(2)} on one word.`;
+    const row = `In head ${head}, ${words[best]} has the sharp row: ${sharp[best].toFixed(2)}`;
+    if (isAsked) note.textContent = "Answer the question to see the rest of head 1.";
+    else if (isOver || open.has(`${head} 4`)) note.textContent = `${row} on one word.`;
+    else note.textContent = "Work out the next table, then click it.";
   }
   const choice = segments("Head", ["Head 0", "Head 1"], (at) => {
     head = at;
@@ -81,7 +121,7 @@ export function byHand(f) {
   });
   draw();
   return {
-    el: make("div", { class: "lesson-by-hand" }, choice.el, said, flow),
+    el: make("div", { class: "lesson-by-hand" }, choice.el, note, flow),
     reveal: () => {
       isOver = true;
       head = 1;

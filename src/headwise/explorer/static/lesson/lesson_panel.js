@@ -58,7 +58,7 @@ export class LessonPanel {
     this.rest = make("div", { class: "lesson-rest" });
     const parts = [this.bar, this.prose, this.drawn, this.rest];
     this.step = make("article", { class: "lesson", "aria-busy": "true" }, ...parts);
-    this.tell("The lesson begins once the sentence has been read.");
+    this.announce("The lesson begins once the sentence has been read.");
     document.getElementById("lesson")?.append(this.step);
     if (!document.querySelector('link[href$="lesson/lesson.css"]'))
       document.head.append(make("link", { rel: "stylesheet", href: STYLE }));
@@ -113,7 +113,7 @@ export class LessonPanel {
     delete document.body.dataset.lesson;
     this.step.setAttribute("aria-busy", "true");
     const slow = setTimeout(() => {
-      if (isOther || isMoved) this.tell(READS, body.step);
+      if (isOther || isMoved) this.announce(READS, body.step);
     }, SLOW);
     try {
       const outline = await api.post("/api/lesson", { ...body, is_outline: true }, mine.signal);
@@ -128,7 +128,7 @@ export class LessonPanel {
   }
 
   /** @param {string} text @param {string} [of] name of the step that is awaited */
-  tell(text, of = "") {
+  announce(text, of = "") {
     this.figure?.destroy?.();
     this.figure = null;
     this.drawn.replaceChildren();
@@ -157,7 +157,7 @@ export class LessonPanel {
       if (isUnknown && error.message.startsWith("step") === (key === "step"))
         return host.set({ [key]: "" }, "replace"); // from another sentence or an old link
     }
-    this.tell("");
+    this.announce("");
     const again = make("button", { type: "button" }, "Ask again");
     again.addEventListener("click", () => this.ask());
     this.prose.replaceChildren(

@@ -45,7 +45,7 @@ export function output(f, lesson) {
     draw();
   });
   sides.el.hidden = true;
-  const said = make("p", { class: "lesson-said", "aria-live": "polite" });
+  const remark = make("p", { class: "lesson-remark", "aria-live": "polite" });
   const titles = make("div", { class: "lesson-owner is-titles", "aria-hidden": "true" });
   const total = make("div", { class: "lesson-owner is-total" });
   const list = make(
@@ -55,7 +55,14 @@ export function output(f, lesson) {
     ...rows.map(({ row }) => row),
     total,
   );
-  const el = make("div", { class: "lesson-output" }, sentence(place, lesson), sides.el, said, list);
+  const el = make(
+    "div",
+    { class: "lesson-output" },
+    sentence(place, lesson),
+    sides.el,
+    remark,
+    list,
+  );
 
   function draw() {
     el.classList.toggle("is-after", isAfter);
@@ -90,14 +97,14 @@ export function output(f, lesson) {
     vars(/** @type {HTMLElement} */ (strip.firstElementChild), { left: 0, width: 1 });
     total.replaceChildren(make("span"), make("b", {}, "all"), strip, make("span"));
     total.hidden = !isAfter;
-    tell();
+    describe();
   }
 
-  function tell() {
+  function describe() {
     const { head, columns, touched, share } = f.heads[chosen];
     const bias = f.has_bias ? " and the bias" : "";
     const whole = (/** @type {number} */ value) => value.toLocaleString("en");
-    said.textContent = isAfter
+    remark.textContent = isAfter
       ? `${head.name} has a part in ${whole(touched)} of ${whole(f.d_model)} numbers and adds ` +
         `${percent(share)}. All heads${bias} make up the output.`
       : `${head.name} fills numbers ${whole(columns[0] + 1)} to ${whole(columns[1])}; ` +

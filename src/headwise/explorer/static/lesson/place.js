@@ -8,11 +8,11 @@ const FRAMES = 20;
 
 /**
  * Remember where an element is. The function that is returned scrolls it back there, then brings
- * what was said into view.
+ * what was remark into view.
  * @param {HTMLElement} held
- * @param {HTMLElement} said
+ * @param {HTMLElement} remark
  */
-export function holdPlace(held, said) {
+export function holdPlace(held, remark) {
   const top = held.getBoundingClientRect().top;
   let left = FRAMES;
   let isMoved = false;
@@ -27,7 +27,7 @@ export function holdPlace(held, said) {
     left -= 1;
     if (left > 0) return void requestAnimationFrame(frame);
     end();
-    said.scrollIntoView({ block: "nearest", behavior: isStill() ? "instant" : "smooth" });
+    remark.scrollIntoView({ block: "nearest", behavior: isStill() ? "instant" : "smooth" });
   }
   function end() {
     for (const name of ["wheel", "touchmove", "keydown"]) removeEventListener(name, stop);

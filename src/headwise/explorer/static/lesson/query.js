@@ -26,7 +26,7 @@ export class Query {
     this.words = f.place.pieces.map(({ text }) => visible(text));
     /** The key that the query meets. */
     this.at = f.leader;
-    this.said = make("p", { class: "lesson-said", "aria-live": "polite" });
+    this.remark = make("p", { class: "lesson-remark", "aria-live": "polite" });
     this.pill = this.makePill();
   }
 
@@ -67,7 +67,7 @@ export class Query {
   meet(at) {
     this.at = at;
     this.place();
-    this.tell();
+    this.describe();
   }
 
   /** Put the query's pill beside the key that it meets. */
@@ -84,20 +84,20 @@ export class Query {
   }
 
   /** How the score of the key that the query meets comes about. */
-  tell() {
+  describe() {
     const { f, at } = this,
       { scores, temperature, logits } = this.row();
     const now = logits()[at];
     this.pill.setAttribute("aria-valuenow", String(at + 1));
     if (now === null) {
-      this.said.replaceChildren("meets ", make("i", {}, this.words[at]), ": it cannot be seen");
+      this.remark.replaceChildren("meets ", make("i", {}, this.words[at]), ": it cannot be seen");
       this.pill.setAttribute("aria-valuetext", `${this.words[at]}: cannot be seen`);
       return;
     }
     if (Math.abs(scores[at] - f.scores[at]) > 1e-9) {
       const by = temperature === 1 ? "" : ` \u00f7 ${temperature.toFixed(1)}`;
-      const said = `: score set by hand${by}, ${signed(now, 1)}`;
-      this.said.replaceChildren("meets the key of ", make("i", {}, this.words[at]), said);
+      const rest = `: score set by hand${by}, ${signed(now, 1)}`;
+      this.remark.replaceChildren("meets the key of ", make("i", {}, this.words[at]), rest);
       this.pill.setAttribute("aria-valuetext", `${this.words[at]}: score ${signed(now, 1)}`);
       return;
     }
@@ -111,7 +111,7 @@ export class Query {
     if (f.added[at]) sum += ` + ${signed(Number(f.added[at]), 1)}`;
     if (temperature !== 1) sum = `(${sum}) \u00f7 ${temperature.toFixed(1)}`;
     const text = f.scale === 1 && sum === dot ? sum : `${sum} = ${signed(now, 1)}`;
-    this.said.replaceChildren("meets the key of ", make("i", {}, this.words[at]), `: ${text}`);
+    this.remark.replaceChildren("meets the key of ", make("i", {}, this.words[at]), `: ${text}`);
     this.pill.setAttribute("aria-valuetext", `${this.words[at]}: score ${signed(now, 1)}`);
   }
 }

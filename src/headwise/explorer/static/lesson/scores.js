@@ -65,7 +65,7 @@ export class Scores {
     this.el = make(
       "div",
       { class: "lesson-scores" },
-      this.query.said,
+      this.query.remark,
       this.columns.el,
       this.tools.el,
     );
@@ -227,7 +227,7 @@ export class Scores {
     const isUsual = this.scores.every((score, at) => score === f.scores[at]);
     this.tools.show(this.temperature, isUsual, this.raised < MOST_RAISED);
     this.query.place();
-    this.query.tell();
+    this.query.describe();
   }
 
   /**

@@ -26,7 +26,7 @@ export function spare(f, lesson) {
   const stage = new LessonStage(place, lesson);
   const squares = f.heads.map((_, at) => square(at));
   const grid = makeGrid();
-  const said = make("p", { class: "lesson-said", "aria-live": "polite" });
+  const remark = make("p", { class: "lesson-remark", "aria-live": "polite" });
   const next = make("div", { class: "lesson-next" });
   const curve = new Curve(f);
   const slider = makeSlider();
@@ -36,7 +36,7 @@ export function spare(f, lesson) {
     "div",
     { class: "lesson-spare-row" },
     grid,
-    make("div", { class: "lesson-answer" }, said, next, together),
+    make("div", { class: "lesson-answer" }, remark, next, together),
     legend,
   );
   const el = make("div", { class: "lesson-spare" }, stage.el, columns);
@@ -149,7 +149,7 @@ export function spare(f, lesson) {
       el.classList.toggle("is-none", !head.roles?.length);
     });
     drawStage(off);
-    tell();
+    describe();
     drawNext();
     curve.draw(step);
     /** @type {HTMLInputElement} */ (slider.querySelector("input")).value = String(step + 1);
@@ -185,11 +185,11 @@ export function spare(f, lesson) {
   /** What is known about the present state; null: all heads are on. */
   const answer = () => (alone !== null ? f.heads[alone] : step < 0 ? null : f.together[step]);
 
-  function tell() {
+  function describe() {
     const found = answer();
     if (!found) {
       const all = `All ${counted(f.heads.length, "head")} are on. `;
-      said.replaceChildren(all, "Choose one to silence it. ", f.alone);
+      remark.replaceChildren(all, "Choose one to silence it. ", f.alone);
       return;
     }
     const name = alone !== null ? `${f.heads[alone].head.name} is silent. ` : "";
@@ -197,12 +197,12 @@ export function spare(f, lesson) {
       alone === null
         ? `${counted(/** @type {TogetherFigure} */ (found).count, "head")} silent. `
         : "";
-    said.replaceChildren(make("strong", {}, name || many), value(found));
+    remark.replaceChildren(make("strong", {}, name || many), value(found));
     if (alone !== null)
-      said.append(
+      remark.append(
         ` Number ${f.heads[alone].rank} of ${f.heads.length}, counted from the most missed.`,
       );
-    else said.append(...randomText(/** @type {TogetherFigure} */ (found)));
+    else remark.append(...randomText(/** @type {TogetherFigure} */ (found)));
   }
 
   /** @param {{value: number, likeliest: {token: string, probability: number} | null}} found */

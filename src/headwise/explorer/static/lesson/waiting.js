@@ -16,8 +16,12 @@ const BETWEEN = 400;
 export function waiting({ place, head, row }, lesson) {
   const stage = new LessonStage(place, lesson);
   const bar = make("progress", { "aria-label": "Heads silenced" });
-  const said = make("p", { class: "lesson-said" }, "The model runs once for every silent head.");
-  const el = make("div", { class: "lesson-spare" }, stage.el, said, bar);
+  const remark = make(
+    "p",
+    { class: "lesson-remark" },
+    "The model runs once for every silent head.",
+  );
+  const el = make("div", { class: "lesson-spare" }, stage.el, remark, bar);
   const draw = () =>
     stage.show({
       heads: [stage.head(head, (word) => (word === place.word ? row : null))],
@@ -30,7 +34,7 @@ export function waiting({ place, head, row }, lesson) {
       const answer = await api.get("/api/progress").catch(() => ({}));
       const { stage, done = 0, total } = /** @type {Partial<ProgressAnswer>} */ (answer);
       if (total) {
-        said.textContent = `${stage}: run ${done} of ${total}. You can answer already.`;
+        remark.textContent = `${stage}: run ${done} of ${total}. You can answer already.`;
         Object.assign(bar, { max: total, value: done });
       }
       await pause(BETWEEN);

@@ -24,12 +24,8 @@ export function whyMany(f, lesson) {
     views.push({ name: "several", text: `${f.rows.length} heads`, isEarly: false });
   let view = "one";
   let isOver = false;
-  let isLooking = false;
-  const looker = make("button", { type: "button", class: "lesson-look" }, "Look");
-  looker.addEventListener("click", () => {
-    isLooking = true;
-    draw();
-  });
+  // Without a swap, the question is where the head looks.
+  let isLooking = Boolean(swap || pair);
   const stage = new LessonStage(place, lesson);
   const choice = segments(
     "What the picture shows",
@@ -103,8 +99,7 @@ export function whyMany(f, lesson) {
         `reads both sentences: ${changes(place.words, f.weights[place.word], swap)}`,
       ];
     if (isLooking) return [mark, name, ...largestShare()];
-    // Without a swap, the question is where the head looks.
-    return [mark, name, "is about to look", ...(swap || pair ? [looker] : [])];
+    return [mark, name, "is about to look"];
   }
 
   /** The largest share of the word that is followed. */

@@ -123,6 +123,39 @@ export function deckCells(picture, side, deck, layout, measure) {
 }
 
 /**
+ * The second sentence's shares beside the first one's words, so that both are in sight at once.
+ * @param {Picture} picture
+ * @param {Side[]} sides
+ * @param {Layout} layout
+ * @param {Measure} measure
+ * @returns {Cell[]}
+ */
+export function cellsBeside(picture, sides, layout, measure) {
+  const { beside } = layout.decks[0];
+  if (!beside || !sides[1]) return [];
+  const deck = { ...layout.decks[1], cells: [beside] };
+  const cells = deckCells(picture, sides[1], deck, layout, measure);
+  return cells.map((cell) => ({ ...cell, key: `beside ${cell.key}` }));
+}
+
+/**
+ * Names of the two columns of shares in a pair.
+ * @param {Layout} layout
+ * @param {string} colour
+ * @returns {Note[]}
+ */
+function columnNames({ decks }, colour) {
+  const [before, after] = [decks[0].cells[0], decks[0].beside ?? []];
+  return [before, after].flatMap((column, at) => {
+    const cell = column.find((each) => each);
+    const text = at ? "after" : "before";
+    if (!cell) return [];
+    const y = Math.min(...column.map((each) => each?.y ?? Infinity)) - 11;
+    return [{ key: text, x: cell.x + cell.w / 2, y, text, mark: "", colour, size: 12 }];
+  });
+}
+
+/**
  * Letters of the heads beside their rows, if there are several.
  * @param {Picture} picture
  * @param {Side} side
@@ -164,16 +197,18 @@ export function deckChanges(picture, layout) {
   if (!pair || word === null || pair.word === null || heads.length !== 1) return [];
   const [before, after] = [heads[0].row(word), pair.heads[0]?.row(pair.word)];
   if (!before || !after) return [];
-  return pair.aligned.flatMap(([first, second]) => {
+  const { beside } = layout.decks[0];
+  const names = beside ? columnNames(layout, GROUNDS[theme].soft) : [];
+  const notes = pair.aligned.flatMap(([first, second]) => {
     if (first === null || second === null) return [];
     const change = after[second] - before[first];
-    const cell = layout.decks[1].cells[0][second];
+    const cell = beside ? beside[second] : layout.decks[1].cells[0][second];
     const above = layout.decks[0].cells[0][first];
     if (!cell || !above || Math.abs(rounded(Math.abs(change))) < CHANGED) return [];
     const isBetween = layout.shape === "line";
     const isSide = layout.shape === "vertical";
-    const beside = layout.isMirrored ? cell.x - 24 : cell.x + cell.w + 24;
-    const x = isSide ? beside : cell.x + cell.w / 2;
+    const outer = layout.isMirrored ? cell.x - 24 : cell.x + cell.w + 24;
+    const x = isSide ? outer : cell.x + cell.w / 2;
     const foot = isSide ? cell.y + cell.h / 2 : cell.y + cell.h + 12;
     return [
       {
@@ -187,4 +222,5 @@ export function deckChanges(picture, layout) {
       },
     ];
   });
+  return [...names, ...notes];
 }

@@ -159,7 +159,7 @@ export class TextData {
   share(head, from, to) {
     const weights = this.weights.get(stackOf(head));
     if (weights) return weights.share(head, from, to);
-    return this.line(head, from, false)?.[to] ?? null;
+    return this.line(head, from, false)?.[to] ?? this.line(head, to, true)?.[from] ?? null;
   }
 
   /** @param {string} head @returns {SmallMap | null} */

@@ -15,7 +15,7 @@ import { SANS, SERIF } from "./measure.js";
 /** @import {Tab} from "./tabs.js" */
 /** @import {WordState} from "./words.js" */
 
-/** Ribbons narrower than this are a single dashed line when their head is off. */
+/** Ribbons narrower than this are a single line when their head is off. */
 const HOLLOW = 6;
 /** A pill reaches this far beyond its word, in heights of the word's box, and at most so far. */
 const PILL = { part: 0.132, beyond: 7, lower: 4 };
@@ -24,7 +24,7 @@ export const BASELINE = { serif: 0.36, sans: 0.36 };
 /** Height of a chip. */
 const CHIP = 24;
 
-/** @param {Arc} arc whether the arc is drawn as one dashed line although it is a ribbon */
+/** @param {Arc} arc whether the arc is drawn as one line although it is a ribbon */
 const isThinOff = (arc) => arc.kind === "off" && arc.widths.landing < HOLLOW;
 
 /**
@@ -100,13 +100,13 @@ export function arcShape(arc, picture, id) {
     );
   }
   if (kind === "off") {
-    const line = { "stroke-width": 1.3, "stroke-dasharray": "5 3" };
+    const line = { "stroke-width": 1.3, "stroke-linejoin": "round" }; // dashes mean resting places
     const tip = { class: "hw-head hw-stroke", d: head, fill: "none", stroke: colour };
     return shape(
       "g",
       data,
       shape("path", { ...stroke, ...line }),
-      shape("path", { ...tip, "stroke-width": 1.3, "stroke-linejoin": "round" }),
+      shape("path", { ...tip, ...line }),
     );
   }
   const isFlat = Math.abs(arc.curve.end[arc.curve.axis] - arc.curve.start[arc.curve.axis]) < 2;

@@ -146,8 +146,8 @@ export class Editing {
     this.isSwapping = false;
     /** The word that is a field. @type {number | null} */
     this.at = null;
-    /** The page's error that was said beside the text area. */
-    this.told = "";
+    /** The error that is shown beside the text area. */
+    this.readError = "";
   }
 
   get isOn() {
@@ -181,7 +181,7 @@ export class Editing {
   async read(text) {
     const { host } = this.view;
     const { form, area, hint } = /** @type {NonNullable<typeof this.text>} */ (this.text);
-    this.told = "";
+    this.readError = "";
     form.setAttribute("aria-busy", "true");
     area.readOnly = true;
     try {
@@ -193,8 +193,8 @@ export class Editing {
       form.removeAttribute("aria-busy");
       area.setAttribute("aria-invalid", "true");
       area.focus();
-      this.told = host.reading().error;
-      hint.textContent = this.told || host.sentence(error);
+      this.readError = host.reading().error;
+      hint.textContent = this.readError || host.sentence(error);
       this.view.show();
     }
   }

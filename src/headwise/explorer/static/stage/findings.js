@@ -10,6 +10,7 @@ import { axisOf, stackOf } from "./host.js";
 import { chip } from "./legend.js";
 import { percent } from "./numbers.js";
 import { distance, fill, many, plain, UNKNOWN } from "./sentences.js";
+import { wordName } from "./word_names.js";
 
 /** The longest clause, in words, that a swap is told in. */
 const CLAUSE = 6;
@@ -24,7 +25,7 @@ export function findingParts(finding, text, colour, all) {
   const { kind, head, count } = finding;
   const words = text ? axisOf(text, head ? stackOf(head) : "", true).axis : null;
   const at = (/** @type {number | null} */ index, /** @type {StageWord[] | undefined} */ list) => ({
-    word: list?.[index ?? -1]?.text ?? "",
+    word: wordName(list ?? [], index ?? -1),
     colour,
   });
   if (kind === "link") {

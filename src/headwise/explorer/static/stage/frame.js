@@ -11,6 +11,7 @@ import { axisOf, layerOf, numberOf, stackOf } from "./host.js";
 import { isRestingRole } from "./links.js";
 import { rounded } from "./numbers.js";
 import { capital } from "./sentences.js";
+import { wordName } from "./word_names.js";
 
 /** Largest number of heads on the stage. */
 export const MOST_HEADS = 4;
@@ -138,7 +139,7 @@ export function topLinks(data, head, role, at, { isLookedAt, hidesSpecial, colou
   const resting = isLookedAt ? others.map(({ kind }) => kind === "special") : data.resting(head);
   const isHidden = (/** @type {number} */ to) => hidesSpecial && others[to].kind === "special";
   const word = (/** @type {number} */ to) => ({
-    word: others[to].text,
+    word: wordName(others, to),
     colour: resting[to] && !isRestingRole(role) ? rest : colour,
   });
   let best = -1,
@@ -151,7 +152,7 @@ export function topLinks(data, head, role, at, { isLookedAt, hidesSpecial, colou
   const isNone = best < 0 || shares[best] <= 0;
   const isSelf = best === at && !data.isCross(head);
   return {
-    source: { word: own[at].text, colour },
+    source: { word: wordName(own, at), colour },
     target: isNone ? null : word(best),
     at: isNone ? null : best,
     share: isNone ? 0 : shares[best],
@@ -178,5 +179,5 @@ function mostLookedBy(data, head, at, colour) {
     if (best < 0 || share > shares[best]) best = from;
   });
   if (best < 0 || !rounded(shares[best])) return null;
-  return { word: { word: rows[best].text, colour }, share: shares[best] };
+  return { word: { word: wordName(rows, best), colour }, share: shares[best] };
 }

@@ -10,7 +10,8 @@
 
 import { make } from "./dom.js";
 import { headStates, paintCell, slash } from "./grid_cells.js";
-import { cellSizes, gridShape, layerName } from "./grid_shape.js";
+import { gridRows } from "./grid_rows.js";
+import { cellSizes, gridShape } from "./grid_shape.js";
 import { Fingers } from "./grid_touch.js";
 import { hasMoved, onLeave } from "./pointer.js";
 import { headLabel } from "./sentences.js";
@@ -73,12 +74,15 @@ export class Grid {
     /** What each cell's canvas shows. @type {Map<string, string>} */
     this.painted = new Map();
     this.size = 0;
+    /** Head and size that the grid has scrolled to. */
+    this.revealed = "";
     /** The head that the pointer has moved to, or "". */
     this.pointed = "";
     /** Whether the grid has more room than its own panel. */
     this.isLarge = false;
     this.box = make("div", { class: "hv-grid", role: "grid", "aria-label": label });
-    el.append(this.box);
+    this.scroller = make("div", { class: "hv-grid-scroll" }, this.box);
+    el.append(this.scroller);
     this.build();
     this.touch = new Fingers(this, layers);
     this.box.addEventListener("keydown", (event) => this.key(event));
@@ -95,85 +99,8 @@ export class Grid {
   }
 
   build() {
-    const { across, down, isTurned } = this.shape;
-    const at = (/** @type {number} */ layer, /** @type {number} */ head) =>
-      head < this.layers[layer].heads ? `${this.layers[layer].name}H${head}` : null;
-    this.rows = Array.from({ length: down }, (_, row) =>
-      Array.from({ length: across }, (_, column) => (isTurned ? at(column, row) : at(row, column))),
-    );
-    const isPlain = this.layers.every((layer) => /^L\d+$/.test(layer.name));
-    const layerLabel = (/** @type {number} */ at, /** @type {boolean} */ isShort) => {
-      const { name } = this.layers[at];
-      const text = isShort && isPlain ? name.slice(1) : layerName(name, isShort);
-      return this.actions.toggle ? this.layerButton(at, text) : text;
-    };
-    const top = make(
-      "div",
-      { role: "row", class: "hv-grid-row" },
-      make(
-        "span",
-        { role: "columnheader", class: "hv-grid-label" },
-        make("span", { class: "hv-hidden" }, isTurned ? "head" : "layer"),
-      ),
-      ...Array.from({ length: across }, (_, at) =>
-        make(
-          "span",
-          {
-            role: "columnheader",
-            class: "hv-grid-label hv-grid-top",
-            "data-at": at,
-            title: isTurned ? this.layers[at].name : null,
-          },
-          isTurned ? layerLabel(at, true) : String(at),
-        ),
-      ),
-    );
-    const rows = this.rows.map((names, at) =>
-      make(
-        "div",
-        { role: "row", class: "hv-grid-row" },
-        make(
-          "span",
-          { role: "rowheader", class: "hv-grid-label" },
-          isTurned ? `H${at}` : layerLabel(at, false),
-        ),
-        ...names.map((name) => (name ? this.cell(name) : make("span", { role: "gridcell" }))),
-      ),
-    );
-    this.box.style.setProperty("--across", String(across));
-    this.box.replaceChildren(top, ...rows);
+    this.rows = gridRows(this);
     this.focusable(this.rows.flat().find(Boolean) ?? "");
-  }
-
-  /** @param {string} name */
-  cell(name) {
-    const letter = make("span", { class: "hv-grid-letter", "aria-hidden": "true" });
-    const cell = make(
-      "button",
-      { type: "button", class: "hv-head", role: "gridcell", tabindex: -1, "data-head": name },
-      make("canvas", { "aria-hidden": "true", width: 1, height: 1 }),
-      letter,
-    );
-    cell.addEventListener("click", (event) => this.click(name, event));
-    cell.addEventListener("focus", () => this.focusable(name));
-    this.cells.set(name, cell);
-    return cell;
-  }
-
-  /** @param {number} at @param {string} text */
-  layerButton(at, text) {
-    const { name, heads } = this.layers[at];
-    const names = Array.from({ length: heads }, (_, head) => `${name}H${head}`);
-    const button = make(
-      "button",
-      { type: "button", class: "hv-layer", "aria-label": `Switch layer ${name}`, tabindex: -1 },
-      text,
-    );
-    button.addEventListener("click", () => {
-      const off = this.picture?.off ?? new Set();
-      this.actions.toggle?.(names, !names.every((name) => off.has(name)));
-    });
-    return button;
   }
 
   /** @param {string} name @param {MouseEvent} event */
@@ -243,7 +170,18 @@ export class Grid {
     const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
     const room = this.el.clientWidth / unit;
     if (!room) return;
-    const { label, size, gap, pitch, kind } = cellSizes(this.layers, room, this.isLarge);
+    const { label, size, gap, pitch, kind, isScrolling } = cellSizes(
+      this.layers,
+      room,
+      this.isLarge,
+    );
+    const shape = gridShape(this.layers, room);
+    if (shape.isTurned !== this.shape.isTurned) {
+      this.shape = shape;
+      this.size = 0;
+      this.build();
+    }
+    this.scroller.classList.toggle("hv-scrolling", isScrolling);
     this.box.style.setProperty("--cell", `${size / 16}rem`);
     this.box.style.setProperty("--gap", `${gap / 16}rem`);
     this.box.style.setProperty("--label", `${label / 16}rem`);
@@ -257,6 +195,19 @@ export class Grid {
     this.size = size * unit;
     this.painted.clear();
     if (this.picture) this.show(this.picture);
+  }
+
+  /** Scroll a newly chosen head into sight, inside the grid. @param {string} head */
+  reveal(head) {
+    const key = `${head} ${this.size}`;
+    const cell = this.cells.get(head);
+    if (key === this.revealed || !cell) return;
+    this.revealed = key;
+    const { scroller } = this;
+    const { left, width } = cell.getBoundingClientRect();
+    const start = left - scroller.getBoundingClientRect().left;
+    const isSeen = start > 2 * width && start + 2 * width < scroller.clientWidth;
+    if (!isSeen) scroller.scrollLeft += start - (scroller.clientWidth - width) / 2;
   }
 
   /** Pixels of the screen along a small map; 0 before the grid has a size. */
@@ -289,6 +240,7 @@ export class Grid {
     }
     if (picture.chosen.length && !this.box.contains(document.activeElement))
       this.focusable(picture.chosen[0]);
+    this.reveal(picture.chosen.at(-1) ?? "");
     const kind = this.box.dataset.cells ?? "";
     for (const [name, cell] of this.cells) {
       const key = paintCell(name, cell, picture, kind, this.size, this.painted.get(name));

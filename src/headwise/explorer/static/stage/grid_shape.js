@@ -1,5 +1,8 @@
 // @ts-check
-/** Sizes of the grid: the longer axis runs across, and cells are as large as the room allows. */
+/**
+ * Sizes of the grid: cells are as large as the room allows, and the longer axis runs across unless
+ * the room is a phone's.
+ */
 
 /** @import {LayerFacts} from "../types.js" */
 
@@ -15,10 +18,20 @@ const LABEL = 30,
 const WIDE_PITCH = 62,
   WIDE_TALL = 388;
 
-/** Numbers of cells across and down. @param {LayerFacts[]} layers */
-export function gridShape(layers) {
+/** Rooms in px that are a phone's: as tall as needed, with cells of a finger's size at most. */
+const SLIM = 480,
+  SLIM_PITCH = 48;
+
+/**
+ * Numbers of cells across and down. In a slim room the shorter axis runs across if small maps
+ * would not fit otherwise.
+ * @param {LayerFacts[]} layers @param {number} [room]
+ */
+export function gridShape(layers, room = Infinity) {
   const heads = Math.max(1, ...layers.map((layer) => layer.heads));
-  const isTurned = layers.length > heads;
+  const longest = Math.max(layers.length, heads);
+  const isUpright = room < SLIM && (room - LABEL) / longest < LOW;
+  const isTurned = layers.length > heads !== isUpright && layers.length !== heads;
   return {
     across: isTurned ? layers.length : heads,
     down: isTurned ? heads : layers.length,
@@ -40,19 +53,23 @@ export const layerName = (name, isAbove) =>
     : name.replace(/^(.{1,3})[^.]*\./, "$1.");
 
 /**
- * Width of layer labels, size of cells and gaps, in px at a font size of 16.
+ * Width of layer labels, size of cells and gaps, in px at a font size of 16. Cells that do not fit
+ * a slim room keep a usable size, and the grid scrolls.
  * @param {LayerFacts[]} layers @param {number} room
  * @param {boolean} [isLarge] whether the grid has more than its own panel
  */
 export function cellSizes(layers, room, isLarge = false) {
-  const { across, down, isTurned } = gridShape(layers);
+  const { across, down, isTurned } = gridShape(layers, room);
+  const isSlim = room < SLIM;
   const isStacked = layers.some(({ name }) => name.includes("."));
   const label = isStacked && !isTurned ? 2 * LABEL : LABEL;
-  const most = Math.max(LOW, Math.floor((isLarge ? WIDE_TALL : TALL) / down));
+  const tall = isSlim ? Infinity : isLarge ? WIDE_TALL : TALL;
+  const most = Math.max(LOW, Math.floor(tall / down));
   const fitting = Math.floor((room - label) / across);
-  const pitch = Math.max(8, Math.min(isLarge ? WIDE_PITCH : PITCH, fitting, most));
+  const widest = isSlim ? SLIM_PITCH : isLarge ? WIDE_PITCH : PITCH;
+  const pitch = Math.max(isSlim ? LOW : 8, Math.min(widest, fitting, most));
   const gap = pitch >= 30 ? 4 : pitch >= 20 ? 3 : 2;
   const size = pitch - gap;
   const kind = size >= LETTERS ? "letters" : size >= MAPS ? "maps" : "squares";
-  return { label, size, gap, pitch, kind };
+  return { label, size, gap, pitch, kind, isScrolling: pitch > fitting };
 }

@@ -25,7 +25,8 @@ export class Fingers {
     this.isDragging = false;
     this.name = make("output", { class: "hv-grid-name", hidden: true });
     this.steppers = this.makeSteppers();
-    grid.el.append(this.name, this.steppers);
+    grid.el.append(this.name);
+    grid.el.prepend(this.steppers); // in reach of the stage, however tall the grid is
     const { box } = grid;
     box.addEventListener("pointerdown", (event) => this.down(event));
     box.addEventListener("pointermove", (event) => this.move(event));
@@ -67,7 +68,7 @@ export class Fingers {
     }
     if (!isFinger) return;
     this.head = name;
-    this.tell(event);
+    this.showName(event);
     this.timer = setTimeout(() => {
       this.isTaken = true;
       this.grid.actions.choose(this.head, true);
@@ -85,7 +86,7 @@ export class Fingers {
     if (!this.head || !name || name === this.head) return;
     clearTimeout(this.timer);
     this.head = name;
-    this.tell(event);
+    this.showName(event);
   }
 
   /** @param {boolean} isMeant false if the browser took the gesture over */
@@ -118,7 +119,7 @@ export class Fingers {
   }
 
   /** Show the name of the head above the finger. @param {PointerEvent} event */
-  tell(event) {
+  showName(event) {
     const box = this.grid.el.getBoundingClientRect();
     this.name.hidden = false;
     this.name.textContent = this.grid.cells.get(this.head)?.getAttribute("aria-label") ?? "";

@@ -39,6 +39,7 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {(Box | null)[]} columns words looked at; the same as `rows` unless they differ
  * @property {(Rect | null)[][]} cells by head, then by column
  * @property {boolean} isBelow whether arcs hang below the words
+ * @property {(Rect | null)[]} [beside] cells of the second sentence's columns, beside this one's
  */
 
 /**
@@ -117,6 +118,7 @@ export function mirrored(layout) {
       columns:
         deck.columns === deck.rows ? rows : deck.columns.map((box) => turnedWord(box, width)),
       cells: deck.cells.map((row) => row.map((cell) => turned(cell, width))),
+      beside: deck.beside?.map((cell) => turned(cell, width)),
     };
   });
   return { ...layout, decks, next: turned(layout.next, width), isMirrored: true };

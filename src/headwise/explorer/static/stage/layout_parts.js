@@ -34,8 +34,12 @@ export function gapBefore(before, word, gap) {
   return word.kind === "mark" || before.kind === "mark" ? GAPS.mark : GAPS.piece;
 }
 
+/** A cell with room for any share. */
+const ROOMY = 36;
+
 /**
- * Cells that meet halfway between the words of a line.
+ * Cells that meet halfway between the words of a line. Under a mark that would leave no room for a
+ * share: its cell takes some from wider neighbours.
  * @param {Rect[]} boxes in reading order, all of one line
  * @param {number} y
  * @param {number} h
@@ -43,12 +47,24 @@ export function gapBefore(before, word, gap) {
  * @returns {Rect[]}
  */
 export function cellsBelow(boxes, y, h, edge) {
-  return boxes.map((box, place) => {
+  const cells = boxes.map((box, place) => {
     const [before, after] = [boxes[place - 1], boxes[place + 1]];
     const left = before ? (before.x + before.w + box.x) / 2 + 1 : box.x - edge;
     const right = after ? (box.x + box.w + after.x) / 2 - 1 : box.x + box.w + edge;
     return { x: left, y, w: right - left, h };
   });
+  cells.forEach((cell, place) => {
+    const [before, after] = [cells[place - 1], cells[place + 1]];
+    const spare = (/** @type {Rect | undefined} */ other) => Math.max(0, (other?.w ?? 0) - ROOMY);
+    const need = Math.max(0, ROOMY - cell.w);
+    const right = Math.min(need / 2, spare(after));
+    const left = Math.min(need - right, spare(before));
+    cell.x -= left;
+    cell.w += left + right;
+    if (before) before.w -= left;
+    if (after) Object.assign(after, { x: after.x + right, w: after.w - right });
+  });
+  return cells;
 }
 
 /**

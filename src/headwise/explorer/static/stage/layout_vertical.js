@@ -6,10 +6,15 @@ import { SIZES, STEP, TALL, nextWidth, shown, spread, wordWidth } from "./layout
 /** @import {Box, Deck, Layout, Rect, Request} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 
-/** Width of a cell with one head and with several, and of the changes of a pair. */
+/** Width of a cell alone and beside others, and of the changes of a pair. */
 const ONE = 52;
 const SEVERAL = 42;
 const CHANGES = 36;
+/** Room above the first word for the names of columns. */
+const HEAD = 22;
+
+/** Whether both rows of a pair stand beside each other: one head, so that there is room. */
+const isCompared = (/** @type {Request} */ { pair, heads }) => Boolean(pair) && heads === 1;
 
 /**
  * One word per line, with the shares at the left.
@@ -24,8 +29,9 @@ const CHANGES = 36;
 function verticalDeck(words, request, measure, width, top, heads) {
   const size = SIZES.vertical;
   const places = shown(words, request.hidesSpecial);
-  const cell = heads > 1 ? SEVERAL : ONE;
-  const left = heads * (cell + 2) + 13 + (request.pair ? CHANGES : 0);
+  const isPair = isCompared(request);
+  const cell = heads > 1 || isPair ? SEVERAL : ONE;
+  const left = (isPair ? 2 : heads) * (cell + 2) + 13 + (isPair ? CHANGES : 0);
   const boxes = places.map((at, place) => {
     const w = Math.min(wordWidth(words[at], measure, size), width - left - 40);
     const h = TALL * size;
@@ -58,7 +64,7 @@ function verticalDeck(words, request, measure, width, top, heads) {
  */
 export function vertical(request, measure, width) {
   const { words, columns, pair, heads, next } = request;
-  const head = heads > 1 ? 22 : 0;
+  const head = heads > 1 || isCompared(request) ? HEAD : 0;
   const first = verticalDeck(columns ?? words, request, measure, width, head, heads);
   /** @type {Deck[]} */
   const decks = [{ rows: first.boxes, columns: first.boxes, cells: first.cells, isBelow: false }];
@@ -69,12 +75,15 @@ export function vertical(request, measure, width) {
     bottom = below.bottom;
   } else if (pair) {
     const second = verticalDeck(pair.words, request, measure, width, bottom + 28 + head, heads);
-    decks.push({
-      rows: second.boxes,
-      columns: second.boxes,
-      cells: second.cells,
-      isBelow: false,
-    });
+    const isPair = isCompared(request);
+    // The second sentence's shares are in a column of their own, in both sentences.
+    const moved = (/** @type {Rect | null} */ cell) => cell && { ...cell, x: SEVERAL + 2 };
+    const cells = isPair ? second.cells.map((row) => row.map(moved)) : second.cells;
+    decks.push({ rows: second.boxes, columns: second.boxes, cells, isBelow: false });
+    if (isPair) {
+      const partner = new Map(pair.aligned.map(([one, other]) => [other, one]));
+      decks[0].beside = pair.words.map((_, at) => moved(first.cells[0][partner.get(at) ?? -1]));
+    }
     bottom = second.bottom;
   }
   const size = SIZES.vertical;

@@ -8,6 +8,7 @@
 import { make } from "./dom.js";
 import { drawMap } from "./map_draw.js";
 import { layOut } from "./map_layout.js";
+import { hasStrip, largest } from "./map_strip.js";
 import { mapTable } from "./map_table.js";
 import { hasMoved, onLeave } from "./pointer.js";
 import { shades } from "./shades.js";
@@ -43,7 +44,7 @@ import { shades } from "./shades.js";
 const REST = 60,
   FETCH = 150;
 const TICKS = [0, 5, 25, 50, 100];
-/** Cells smaller than this, in px, zoom with the wheel; larger ones leave it to the page. */
+/** Cells smaller than this, in px, zoom with the wheel, and to this size with the button. */
 const LARGE = 14;
 
 export class HeadMap {
@@ -70,6 +71,8 @@ export class HeadMap {
       "Show as table",
     );
     this.toggle.addEventListener("click", () => this.on.table(!this.picture?.isTable));
+    this.zoomer = make("button", { type: "button", class: "hv-link", hidden: true });
+    this.zoomer.addEventListener("click", () => this.toggleZoom());
     this.table = make("div", {
       class: "hv-table",
       tabindex: 0,
@@ -79,7 +82,12 @@ export class HeadMap {
     el.append(
       this.canvas,
       this.table,
-      make("div", { class: "hv-under-map" }, this.scale, this.toggle),
+      make(
+        "div",
+        { class: "hv-under-map" },
+        this.scale,
+        make("span", { class: "hv-map-links" }, this.zoomer, this.toggle),
+      ),
     );
     /** @type {MapPicture | null} */
     this.picture = null;
@@ -130,6 +138,7 @@ export class HeadMap {
     this.toggle.textContent = picture.isTable ? "Show as map" : "Show as table";
     this.canvas.hidden = picture.isTable;
     this.table.hidden = !picture.isTable;
+    if (picture.isTable) this.zoomer.hidden = true;
     if (before?.own !== picture.own || before.theme !== picture.theme) this.drawBar();
     if (picture.isTable) this.table.replaceChildren(mapTable(picture));
     else this.draw();
@@ -150,7 +159,26 @@ export class HeadMap {
     if (!this.picture || this.picture.isTable || !this.el.clientWidth) return;
     this.layout = layOut(this.picture, this.el.clientWidth, this.zoom);
     drawMap(this.canvas, this.picture, this.layout);
-    this.canvas.style.touchAction = this.zoom.scale > 1 ? "none" : "pan-y";
+    const isZoomed = this.zoom.scale > 1;
+    this.canvas.style.touchAction = isZoomed ? "none" : "pan-y";
+    this.zoomer.hidden = !isZoomed && !hasStrip(this.layout);
+    this.zoomer.textContent = isZoomed ? "Whole map" : "Zoom in";
+  }
+
+  /** Show the chosen row and its strongest target with all labels, or the whole map. */
+  toggleZoom() {
+    const { layout, picture, zoom } = this;
+    if (!layout || !picture) return;
+    if (zoom.scale > 1) return this.zoomTo(1, 0, 0);
+    const scale = Math.min(layout.maxScale, (LARGE * layout.unit) / layout.cell);
+    const row = picture.row ?? picture.window?.[0] ?? 0;
+    const share = (/** @type {number} */ at) =>
+      (picture.isLookedAt ? picture.share(at, row) : picture.share(row, at)) ?? 0;
+    const [best] = largest(layout.across, layout.across, share);
+    const [x, y] = picture.isLookedAt ? [row, best] : [best, row];
+    const middle = (/** @type {number} */ at, /** @type {number} */ count) =>
+      at + 0.5 - count / scale / 2;
+    return this.zoomTo(scale, middle(x, layout.across), middle(y, layout.down));
   }
 
   /** Row and column under the pointer. @param {{offsetX: number, offsetY: number}} place */

@@ -7,6 +7,7 @@
 
 import { GROUNDS } from "./colours.js";
 import { ANGLE, font, LONGEST, shorten } from "./map_layout.js";
+import { drawStrip, hasStrip, stripPlace } from "./map_strip.js";
 import { rounded } from "./numbers.js";
 import { fillsOf, root, shades } from "./shades.js";
 
@@ -117,8 +118,6 @@ function drawLabels(context, picture, layout) {
   const isFull = cell >= LABELLED * unit;
   const { row, column, isLookedAt } = picture;
   const chosenRow = isLookedAt ? null : row;
-  const isTarget = (/** @type {number} */ at) =>
-    chosenRow !== null && rounded(picture.share(chosenRow, at) ?? 0) >= TARGET;
   const isSource = (/** @type {number} */ at) =>
     isLookedAt && row !== null && rounded(picture.share(at, row) ?? 0) >= TARGET;
   context.textBaseline = "middle";
@@ -140,71 +139,91 @@ function drawLabels(context, picture, layout) {
     );
   });
   context.textAlign = "left";
-  last = -Infinity;
-  columns.forEach((at, across) => {
+  /** @type {number[]} */
+  const taken = [];
+  const hasRoom = (/** @type {number} */ x) =>
+    taken.every((other) => Math.abs(x - other) >= 15 * unit);
+  for (const across of labelOrder(picture, layout, isFull)) {
+    const at = columns[across];
     const isChosen = at === column || (isLookedAt && at === row);
-    if (!isFull && !isChosen && !isTarget(at)) return;
     const x = xOf(layout, across) + cell / 2;
-    if (x < left || x > layout.width - 6) return;
-    if (!isFull && !isChosen && x - last < 15 * unit) return;
-    last = x;
+    if (x < left || x > layout.width - 6 || (!isFull && !isChosen && !hasRoom(x))) continue;
+    taken.push(x);
     context.save();
     context.translate(x + 1, top - 7 * unit);
     context.rotate(ANGLE);
     context.font = font(unit, isChosen);
-    context.fillStyle = isChosen ? picture.ink : isTarget(at) && !isFull ? text : soft;
+    context.fillStyle = isChosen ? picture.ink : isFull ? soft : text;
     context.fillText(shorten(picture.columns[at].text, context.font, LONGEST * unit), 0, 0);
     context.restore();
-  });
+  }
 }
 
 /**
- * The chosen row's outline, the hovered word's dashed column, and the stage's window.
+ * Columns with a label, the most important first: on small cells the hovered one, the strongest
+ * target of the chosen row, and its others of 5% or more.
+ * @param {MapPicture} picture @param {Layout} layout @param {boolean} isFull
+ */
+function labelOrder({ row, column, isLookedAt, share }, { columns }, isFull) {
+  const all = [...columns.keys()];
+  if (isFull) return all;
+  const isChosen = (/** @type {number} */ at) => at === column || (isLookedAt && at === row);
+  const shares = columns.map((at) => (isLookedAt || row === null ? 0 : (share(row, at) ?? 0)));
+  const least = Math.min(TARGET, rounded(Math.max(...shares)));
+  const value = (/** @type {number} */ across) => (isChosen(columns[across]) ? 2 : shares[across]);
+  const isShown = (/** @type {number} */ across) =>
+    value(across) > 0 && rounded(value(across)) >= least;
+  return all.filter(isShown).sort((one, other) => value(other) - value(one));
+}
+
+/**
+ * The chosen row, the hovered word's dashed column, and the stage's window.
  * @param {CanvasRenderingContext2D} context @param {MapPicture} picture @param {Layout} layout
  */
 function drawMarks(context, picture, layout) {
   const { unit, cell, rows, columns, left, top } = layout;
-  const { text } = GROUNDS[picture.theme];
-  const end = columns.length - 1;
-  const [startX, stopX] = [Math.max(left, xOf(layout, 0)), xOf(layout, end) + cell];
+  const { soft, text } = GROUNDS[picture.theme];
+  const stopX = xOf(layout, columns.length - 1) + cell;
+  const [startX, right] = [Math.max(left, xOf(layout, 0)), Math.min(stopX, layout.width - 3)];
   const bottom = layout.height - 4;
-  const row = picture.isLookedAt ? -1 : rows.indexOf(picture.row ?? -1);
-  const chosen = picture.isLookedAt ? picture.row : picture.column;
-  const column = columns.indexOf(chosen ?? -1);
-  context.strokeStyle = text;
-  context.lineWidth = LINE * unit;
-  const pad = 1.5 * unit;
-  if (row >= 0) {
-    const y = yOf(layout, row);
-    const right = Math.min(stopX, layout.width - 3);
-    if (y >= top - 1 && y + cell <= bottom + cell) {
-      context.beginPath();
-      context.roundRect(
-        startX - pad,
-        y - pad,
-        right - startX + pad,
-        Math.max(3, cell) + pad,
-        4 * unit,
-      );
-      context.stroke();
-    }
-  }
-  if (column >= 0) {
-    const x = xOf(layout, column);
-    context.beginPath();
-    if (!picture.isLookedAt) context.setLineDash([3 * unit, 3 * unit]);
-    context.lineWidth = (picture.isLookedAt ? LINE : 1.2) * unit;
-    if (x >= left - 1)
-      context.roundRect(x - pad, top - pad, Math.max(3, cell) + pad, bottom - top + pad, 4 * unit);
-    context.stroke();
-    context.setLineDash([]);
-  }
   if (picture.window) {
     const [from, to] = picture.window;
     const y = Math.max(top, yOf(layout, from));
     const low = Math.min(bottom, yOf(layout, to + 1));
     context.lineWidth = unit;
-    context.strokeStyle = GROUNDS[picture.theme].soft;
-    if (low > y) context.strokeRect(startX, y, Math.min(stopX, layout.width - 3) - startX, low - y);
+    context.strokeStyle = soft;
+    if (low > y) context.strokeRect(startX, y, right - startX, low - y);
   }
+  context.strokeStyle = text;
+  const pad = 1.5 * unit;
+  const outline = (/** @type {number[]} */ box, /** @type {number} */ width) => {
+    context.beginPath();
+    context.lineWidth = width * unit;
+    context.roundRect(box[0] - pad, box[1] - pad, box[2] + pad, box[3] + pad, 4 * unit);
+    context.stroke();
+  };
+  const chosen = picture.isLookedAt ? picture.row : picture.column;
+  const column = columns.indexOf(chosen ?? -1);
+  const x = xOf(layout, column);
+  if (column >= 0 && x >= left - 1 && x < right) {
+    if (picture.isLookedAt && hasStrip(layout)) {
+      const { start, thick } = stripPlace(layout, x + cell / 2, left, right);
+      const box = { x: start, y: top, w: thick, h: bottom - top };
+      const share = (/** @type {number} */ at) => picture.share(rows[at], columns[column]) ?? 0;
+      drawStrip(context, picture, layout, box, false, layout.zoom.y, share, () => false);
+    } else {
+      if (!picture.isLookedAt) context.setLineDash([3 * unit, 3 * unit]);
+      outline([x, top, Math.max(3, cell), bottom - top], picture.isLookedAt ? LINE : 1.2);
+      context.setLineDash([]);
+    }
+  }
+  const row = picture.isLookedAt ? -1 : rows.indexOf(picture.row ?? -1);
+  const y = yOf(layout, row);
+  if (row < 0 || y < top - 1 || y >= bottom) return;
+  if (!hasStrip(layout)) return outline([startX, y, right - startX, cell], LINE);
+  const { start, thick } = stripPlace(layout, y + cell / 2, top, bottom);
+  const box = { x: startX, y: start, w: right - startX, h: thick };
+  const share = (/** @type {number} */ at) => picture.share(rows[row], columns[at]) ?? 0;
+  const isResting = (/** @type {number} */ at) => picture.resting[columns[at]];
+  drawStrip(context, picture, layout, box, true, layout.zoom.x, share, isResting);
 }

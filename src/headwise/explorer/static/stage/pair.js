@@ -9,6 +9,7 @@ import { make } from "./dom.js";
 import { chip } from "./legend.js";
 import { percent, points, rounded } from "./numbers.js";
 import { fill } from "./sentences.js";
+import { wordName } from "./word_names.js";
 
 /** A pair of indices; null for a word without a partner. @typedef {(number | null)[]} Match */
 
@@ -18,8 +19,8 @@ const RANKED = 12,
 const NONE = "In every head, less than 1% of its attention goes elsewhere.";
 const NONE_EARLIER =
   "This model reads from left to right: only words from the swapped one on change.";
-/** Smallest change, in points, that is told. */
-const TOLD = 3;
+/** Smallest change, in points, that is named. */
+const LEAST = 3;
 
 /**
  * Change of each column's share, by the alignment.
@@ -46,8 +47,8 @@ export const moved = (moved) =>
  * @param {Match} match @param {StageWord[]} first @param {StageWord[]} second
  */
 function nameOf([from, to], first, second) {
-  const one = from === null ? null : first[from].text,
-    other = to === null ? null : second[to].text;
+  const one = from === null ? null : wordName(first, from),
+    other = to === null ? null : wordName(second, to);
   if (one === null || other === null) return one ?? other ?? "";
   return one === other ? one : `${one}/${other}`;
 }
@@ -72,10 +73,10 @@ export function movesOf({ before, after, aligned, first, second, rests, source, 
     isResting: change.from !== null && rests[change.from],
   }));
   const size = (/** @type {{points: number}} */ change) => Math.abs(change.points);
-  const told = all.filter((change) => size(change) >= TOLD);
-  told.sort((one, other) => size(other) - size(one));
+  const large = all.filter((change) => size(change) >= LEAST);
+  large.sort((one, other) => size(other) - size(one));
   // A change of a word is the story; a resting place gains or loses what the words do not keep.
-  const most = told.find(({ isResting }) => !isResting) ?? told[0] ?? null;
+  const most = large.find(({ isResting }) => !isResting) ?? large[0] ?? null;
   const swapped = aligned.find(
     ([from, to]) => to !== null && (from === null || first[from].text !== second[to].text),
   );
@@ -84,7 +85,7 @@ export function movesOf({ before, after, aligned, first, second, rests, source, 
     swapped: swapped ? { word: second[swapped[1] ?? 0].text, colour: "" } : null,
     most: most && { word: most.word, before: most.before, after: most.after },
     others: most
-      ? told.filter((change) => Math.sign(change.points) === -Math.sign(most.points))
+      ? large.filter((change) => Math.sign(change.points) === -Math.sign(most.points))
       : [],
   };
 }

@@ -69,8 +69,8 @@ export class Parts {
     this.facts = this.makeFacts();
     /** @type {Tools | null} */
     this.toolbar = null;
-    this.isRow = wantsRow(host.about.layers, GRID_COLUMN);
-    this.root.classList.toggle("hv-grid-row-below", this.isRow);
+    this.isBroad = wantsRow(host.about.layers, GRID_COLUMN);
+    this.root.classList.toggle("hv-broad", this.isBroad);
     this.watcher = new ResizeObserver(() => this.measure());
     this.isAttached = false;
     /** Whether another panel hides the view; what was drawn then is stale. */
@@ -205,14 +205,21 @@ export class Parts {
     const { size, mapBox, gridBox, findBox } = this;
     this.root.dataset.size = size;
     const isNarrow = size === "narrow";
-    const parts = {
-      wide: this.isRow ? [mapBox, findBox, gridBox] : [mapBox, gridBox, findBox],
-      middle: this.isRow ? [mapBox, findBox, gridBox] : [findBox, mapBox, gridBox],
-      narrow: [findBox, gridBox, mapBox],
-    }[size];
+    const { rankBox } = this;
+    const parts = this.isBroad
+      ? {
+          wide: [mapBox, rankBox, findBox, gridBox],
+          middle: [rankBox, mapBox, findBox, gridBox],
+          narrow: [rankBox, findBox, mapBox, gridBox], // its grid is tall
+        }[size]
+      : {
+          wide: [rankBox, mapBox, gridBox, findBox],
+          middle: [rankBox, findBox, mapBox, gridBox],
+          narrow: [rankBox, findBox, gridBox, mapBox],
+        }[size];
     const first = isNarrow ? [this.headBox] : [this.toolBox, this.headBox];
     this.top.replaceChildren(...first);
-    this.below.replaceChildren(this.rankBox, ...parts);
+    this.below.replaceChildren(...parts);
     this.root.replaceChildren(
       this.top,
       this.editor,

@@ -9,6 +9,7 @@ import { hasFaint, hasResting, linksOf, thresholdOf } from "./arcs.js";
 import { FAINT, MOST_UNCHOSEN, strongestLinks, UNCHOSEN } from "./links.js";
 import { joinAnd, percent, percentInWords, rounded } from "./numbers.js";
 import { answersOf, isOverlay, restsOf, sidesOf } from "./picture.js";
+import { wordName } from "./word_names.js";
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Layout} from "./layout.js" */
@@ -193,20 +194,6 @@ export function rightNote(picture, shape, window = null) {
 }
 
 /**
- * The chosen word, with "the last" or "the first" if the text has it several times.
- * @param {Side} side
- * @param {number} at
- * @returns {Part[]}
- */
-function named({ rows }, at) {
-  const { text } = rows[at];
-  const places = rows.flatMap((word, place) => (word.text === text ? [place] : []));
-  const isLast = at === places[places.length - 1];
-  if (places.length === 1) return [{ word: text }];
-  return [isLast ? "the last " : at === places[0] ? "the first " : "", { word: text }];
-}
-
-/**
  * What a dash in a cell means, for a word that cannot see all others; null if it can.
  * @param {Picture} picture
  * @param {Side} side
@@ -238,12 +225,8 @@ export function leftNote(picture, shape) {
   if (off.length) {
     const names = joinAnd(off.map(({ name }) => name));
     const was = off.length === 1 ? "it was" : "they were";
-    const place = named(side, side.word);
-    return [
-      `Dashed and hollow: where ${names} looked, from `,
-      ...place,
-      `, before ${was} switched off.`,
-    ];
+    const from = { word: wordName(side.rows, side.word) };
+    return [`Hollow: where ${names} looked, from `, from, `, before ${was} switched off.`];
   }
   const unseen = unseenNote(picture, side);
   const where = shape === "vertical" ? "beside it" : "above it";

@@ -6,7 +6,7 @@
  * and so can be tested without a browser.
  */
 import { deckArcs } from "./arcs.js";
-import { deckCells, deckChanges, deckLetters } from "./cells.js";
+import { cellsBeside, deckCells, deckChanges, deckLetters } from "./cells.js";
 import { pillOf } from "./draw.js";
 import { LABEL, WRITTEN, placeLabels } from "./labels.js";
 import { percent, rounded } from "./numbers.js";
@@ -103,7 +103,10 @@ export function makeScene(picture, layout, measure) {
     arcs: byDeck.flatMap(({ arcs }) => arcs),
     tabs: byDeck.flatMap(({ tabs }) => tabs),
     labels: byDeck.flatMap(({ labels }) => labels),
-    cells: byDeck.flatMap(({ cells }) => cells),
+    cells: [
+      ...byDeck.flatMap(({ cells }) => cells),
+      ...cellsBeside(picture, sides, layout, measure),
+    ],
     notes: [...byDeck.flatMap(({ letters }) => letters), ...deckChanges(picture, layout)],
     words: byDeck.map(({ words }) => words),
     columns: byDeck[0].columns,

@@ -38,7 +38,8 @@ export const ROLES =
   "A colour and its letter name a role: what the head tends to do in any text. A head with " +
   "several (+) counts in each.";
 export const A_HEAD =
-  "Each square is one head: a part of the model that decides which words each word looks at.";
+  "Each square is one head: a part of the model that decides where each word looks. Layers and " +
+  "heads count from 0.";
 export const UNKNOWN =
   "This model does not know most of these characters: it reads one token for all of them, so its " +
   "links say little.";
@@ -51,10 +52,10 @@ const COUNTS = ["no", "one", "two", "three", "four", "five", "six", "seven", "ei
  * @returns {Part[]}
  */
 export function gridHint(word, isLookedAt, heads) {
-  const choose = "Choose another to see its arcs in the sentence.";
+  const choose = "Choose another to see its arcs.";
   if (word) {
     const tall = isLookedAt ? [" tall if it looks at ", word] : [" tall if ", word, " looks there"];
-    return ["It has a bar for every word, in order,", ...tall, `. ${choose}`];
+    return ["Each has a bar for every word, in order,", ...tall, `. ${choose}`];
   }
   const outlined =
     heads > 1 ? "The outlined ones are the large maps" : "The outlined one is the large map";

@@ -27,8 +27,8 @@ export function showParts(parts, frame) {
   const picture = isOther
     ? pictures.unreadPicture(plain, reading.text)
     : { ...plain, words: withRoom(plain.words, view.editing.at) };
-  const isTold = view.editing.isOn || reading.error === view.editing.told;
-  const error = view.error || (isTold ? "" : reading.error);
+  const isShown = view.editing.isOn || reading.error === view.editing.readError;
+  const error = view.error || (isShown ? "" : reading.error);
   if (!view.editing.isOn) parts.stage.show(picture);
   const shape = parts.stage.layout?.shape ?? "line";
   parts.headline.show(
@@ -40,7 +40,7 @@ export function showParts(parts, frame) {
   parts.map.show(pictures.mapPicture(frame));
   parts.gridBar.show(frame);
   const { measures, names } = parts.gridBar.columns(frame);
-  parts.grid.isLarge = parts.size === "wide" && (isPair || parts.isRow);
+  parts.grid.isLarge = parts.size === "wide" && (isPair || parts.isBroad);
   parts.grid.show(pictures.gridPicture(frame, measures, names));
   parts.legend.show(host.about.roles, rolesOf(host.about), host.theme(), host.get("only") || null);
   parts.legend.el.hidden = host.get("grid") in measures;

@@ -43,7 +43,7 @@ export class View {
     this.error = "";
     this.remark = "";
     /** Timers. @type {Record<string, ReturnType<typeof setTimeout> | undefined>} */
-    this.telling = {};
+    this.timers = {};
     this.jobs = new Jobs(
       host,
       () => this.show(),
@@ -67,7 +67,7 @@ export class View {
 
   destroy() {
     this.stop();
-    for (const timer of Object.values(this.telling)) clearTimeout(timer);
+    for (const timer of Object.values(this.timers)) clearTimeout(timer);
     for (const data of [this.data, this.next]) data?.end();
     this.jobs.destroy();
     this.parts.destroy();
@@ -139,11 +139,11 @@ export class View {
     const frame = this.frame();
     this.loadLines(frame);
     showParts(this.parts, frame);
-    clearTimeout(this.telling.drawn);
+    clearTimeout(this.timers.drawn);
     if (!frame.data.isReady(frame.chosen) || this.next) return;
     const name = frame.data.text.name;
     // After the stage has named its words, which takes a turn of its own.
-    this.telling.drawn = setTimeout(() => this.host.drawn?.(name, frame.chosen));
+    this.timers.drawn = setTimeout(() => this.host.drawn?.(name, frame.chosen));
   }
 
   /** Rows that a long text's picture needs. @param {Frame} frame */
@@ -246,8 +246,9 @@ export class View {
     if (isAdded) {
       heads = chosen.includes(name) ? chosen.filter((head) => head !== name) : [...chosen, name];
       const isMixed = heads.some((head) => stackOf(head) !== stackOf(name));
-      if (isMixed) return this.tell("Heads of different stacks read different words.");
-      if (heads.length > MOST_HEADS) return this.tell("Four heads are the most on one stage.");
+      if (isMixed) return this.showRemark("Heads of different stacks read different words.");
+      if (heads.length > MOST_HEADS)
+        return this.showRemark("Four heads are the most on one stage.");
       if (!heads.length) return undefined;
     }
     this.hover = NO_HOVER;
@@ -278,10 +279,10 @@ export class View {
   }
 
   /** Say something beside the head's name for a while. @param {string} words */
-  tell(words) {
+  showRemark(words) {
     this.remark = words;
-    clearTimeout(this.telling.remark);
-    this.telling.remark = setTimeout(() => {
+    clearTimeout(this.timers.remark);
+    this.timers.remark = setTimeout(() => {
       this.remark = "";
       this.show();
     }, 4000);

@@ -14,10 +14,11 @@ import { rounded } from "./numbers.js";
 import { movesOf } from "./pair.js";
 import * as say from "./sentences.js";
 import { markOf } from "./view_pictures.js";
+import { wordName } from "./word_names.js";
 
 /** @param {Frame} frame @param {number} at @param {string} colour @returns {Word} */
 const wordAt = ({ data, heads, isLookedAt }, at, colour) => ({
-  word: (isLookedAt ? data.columns(heads[0]) : data.rows(heads[0]))[at]?.text ?? "",
+  word: wordName(isLookedAt ? data.columns(heads[0]) : data.rows(heads[0]), at),
   colour,
 });
 
@@ -60,12 +61,8 @@ function sentencesOf(frame) {
   if (word === null) return noWord(frame, role);
   if (target !== null) {
     const share = data.share(head, word, target);
-    const to = data.columns(head)[target];
-    const headline = say.cellHead(
-      wordAt(frame, word, colour),
-      { word: to.text, colour },
-      share ?? 0,
-    );
+    const to = wordName(data.columns(head), target);
+    const headline = say.cellHead(wordAt(frame, word, colour), { word: to, colour }, share ?? 0);
     return { headline, sub: [] };
   }
   if (pair?.side === "both") {
@@ -152,7 +149,7 @@ export function pairMoves({ data, heads, word, pair }, colour) {
     first,
     second,
     rests: data.resting(head),
-    source: { word: data.rows(head)[word].text, colour },
+    source: { word: wordName(data.rows(head), word), colour },
     colour: (column) => (column === null || isWord(first[column]) ? colour : ""),
   });
 }

@@ -16,7 +16,11 @@ function steps(bytes) {
 }
 
 /** Shares as the server sends them. @param {ArrayBuffer} bytes */
-export const shares = (bytes) => Float32Array.from(steps(bytes), (value) => value / STEPS);
+export function shares(bytes) {
+  const values = Float32Array.from(steps(bytes));
+  for (let at = 0; at < values.length; at++) values[at] /= STEPS;
+  return values;
+}
 
 export class Weights {
   /**

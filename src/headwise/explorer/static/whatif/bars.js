@@ -85,13 +85,13 @@ export class Bars {
       const line = make("span", { class: "wi-range" });
       line.style.setProperty("--low", String(Math.max(0, low) / most));
       line.style.setProperty("--high", String(Math.max(0, high) / most));
-      const said = `${RANDOM}: ${print(low)} to ${print(high)}`;
-      line.title = said;
+      const words = `${RANDOM}: ${print(low)} to ${print(high)}`;
+      line.title = words;
       return make(
         "span",
         { class: "wi-line wi-draws" },
         line,
-        make("span", { class: "hv-hidden" }, said),
+        make("span", { class: "hv-hidden" }, words),
       );
     };
     this.list.classList.toggle("wi-single", !changed);

@@ -13,8 +13,8 @@ export function build(el) {
   const parts = {
     count: make("b", {}),
     names: make("span", {}),
-    headline: make("h2", { class: "wi-headline", id: "whatif-title" }),
-    sub: make("p", { class: "wi-sub" }),
+    headline: make("h2", { class: "panel-headline", id: "whatif-title" }),
+    sub: make("p", { class: "panel-sub" }),
     live: make("p", { class: "hv-hidden", "aria-live": "polite" }),
     change: button("Change sentence"),
     example: button("Try an example", "Read a sentence whose next word is a name"),
@@ -52,7 +52,7 @@ export function build(el) {
     parts.generate,
     parts.keep,
   );
-  const kicker = make("p", { class: "wi-kicker" }, parts.count, " ", parts.names);
+  const kicker = make("p", { class: "panel-kicker" }, parts.count, " ", parts.names);
   el.classList.add("wi", "hv-view");
   el.setAttribute("aria-labelledby", "whatif-title");
   const bar = make("div", { class: "wi-again", "aria-hidden": "true", hidden: true }, parts.again);

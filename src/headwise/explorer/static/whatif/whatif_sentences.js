@@ -20,7 +20,7 @@ const HARDLY = "Hardly any change";
 const AS_RANDOM = "No more change than with random heads";
 /** Changes of a share and of a cosine that are small. */
 const SMALL = 0.05;
-/** Change of a cosine that is printed. */
+/** Smallest change of a cosine for a headline of its own. */
 const MOVED = 0.005;
 
 /** Whether a predicted token ends a line. @param {string} name */
@@ -202,10 +202,10 @@ export function sentencePairs({ before, after }) {
 }
 
 /** A cosine as printed. @param {number} value */
-export const cosine = (value) => value.toFixed(2).replace("-", "\u2212");
+export const cosine = (value) => value.toFixed(3).replace("-", "\u2212");
 
 /** @param {number} value */
-const hundredths = (value) => Math.round(100 * value);
+const thousandths = (value) => Math.round(1000 * value);
 
 /**
  * @param {Similarity} similarity @param {RandomAnswer | null} random @param {number} changed
@@ -229,18 +229,19 @@ export function similarityHead(similarity, random, changed, all) {
   );
   const difference = most.after - most.before;
   const draws = random?.values[most.at] ?? [];
-  const change = { ...most, draws, print: cosine, round: hundredths };
+  const change = { ...most, draws, print: cosine, round: thousandths };
   const isRandom = isInside(change);
   const chance = control(random, changed, change, isRandom);
-  if (Math.abs(difference) < MOVED)
+  if (!thousandths(difference))
     return {
       headline: [HARDLY],
-      sub: [`No cosine moves by 0.01. That of ${named(most)} is ${cosine(most.after)}.${chance}`],
+      sub: [`No cosine moves by 0.001. That of ${named(most)} is ${cosine(most.after)}.${chance}`],
     };
   const direction = difference < 0 ? "less" : "more";
-  const title = Math.abs(difference) < SMALL ? HARDLY : AS_RANDOM;
+  const isSmall = Math.abs(difference) < (isRandom ? SMALL : MOVED);
+  const other = isRandom ? AS_RANDOM : `Sentences ${named(most)} become ${direction} alike`;
   return {
-    headline: [isRandom ? title : `Sentences ${named(most)} become ${direction} alike`],
+    headline: [isSmall ? HARDLY : other],
     sub: [`The cosine of ${named(most)}${moved(change)}.${chance}`],
   };
 }
