@@ -52,7 +52,16 @@ MAY_IMPORT = {
     },
     "comparing": {"reading", "models", "watching", "objectives", "pruning"},
     "patching": {
-        *("heads", "head_table", "drawing", "reading", "models", "watching", "objectives"),
+        *(
+            "attention",
+            "heads",
+            "head_table",
+            "drawing",
+            "reading",
+            "models",
+            "watching",
+            "objectives",
+        ),
         "run_folder",
     },
     "planning": {"hub"},

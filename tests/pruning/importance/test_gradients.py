@@ -17,7 +17,6 @@ from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import (
     PARTS,
     _per_example,
-    _without_weight_gradients,
     divide_by_layer_norm,
     gradients,
 )
@@ -25,6 +24,7 @@ from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
+from headwise.watching.running import without_weight_gradients
 
 from ...watching.tiny import tiny
 from ..tiny_models import (
@@ -354,7 +354,7 @@ def test_weights_require_gradients_as_before() -> None:
     frozen.requires_grad_(False)
     asked = {name: one.requires_grad for name, one in model.named_parameters()}
     before = state_of(model)
-    with pytest.raises(KeyboardInterrupt), _without_weight_gradients(model):
+    with pytest.raises(KeyboardInterrupt), without_weight_gradients(model):
         assert not any(one.requires_grad for one in model.parameters())
         raise KeyboardInterrupt
     task = Evaluation.of_batches(model, NextToken(), [plain("gpt2")])
@@ -384,7 +384,7 @@ def test_parts_are_interactions_on_disjoint_examples() -> None:
     assert scores.part_weights == tuple(lengths * (1 + (part < 3)) for part in range(PARTS))
     of_draws = []
     generator = torch.Generator().manual_seed(0)
-    with _without_weight_gradients(model):
+    with without_weight_gradients(model):
         for sample in whole.samples:
             of_draws.append(per_example(whole, sample, 4, generator)[1])
     effects = torch.cat(of_draws, 1)  # draws, examples, heads
