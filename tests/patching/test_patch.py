@@ -88,7 +88,7 @@ def test_the_planted_heads_shuffled_twin_is_not_found() -> None:
     assert abs(shuffled.about["difference"]) < abs(planted.about["difference"]) / 2
 
 
-def test_what_was_measured_and_how_far_estimates_agree_is_recorded() -> None:
+def test_results_record_what_was_measured_and_how_far_estimates_agree() -> None:
     result = patch(planted_model(), pairs=pairs_of())
     about = result.table.about
     assert about["difference"] == pytest.approx(about["clean"] - about["corrupted"])

@@ -52,7 +52,7 @@ class FrozenNorm:
     def contribution(
         self, part: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """What one part of the states adds to the norm's output."""
+        """The part of the norm's output that one part of the states adds."""
         centre = part.mean(-1, keepdim=True) if self.subtracts_mean else 0.0
         return self.scale * (part - centre)
 

@@ -23,7 +23,7 @@ from headwise.watching.running import forward
 
 
 class Metric(ABC):
-    """What is measured of a run on a batch of prompts."""
+    """A number measured of each run on a batch of prompts."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
