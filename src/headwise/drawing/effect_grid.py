@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from headwise.drawing.heatmap import ramp_colour
 from headwise.drawing.html import FONT, Html, label_width, svg_image, svg_text, tag, to_html
 
 POSITIVE = ("#f7f7f7", "#d1e5f0", "#92c5de", "#4393c3", "#2166ac", "#053061")
@@ -14,13 +15,14 @@ CELL, GAP = 20, 22
 def effect_colour(share: float) -> str:
     """The colour of a number that is this share of the largest, -1 to 1; grey for NaN.
 
+    The colour follows the square root of the share, so that small effects can be seen, too.
+
     >>> effect_colour(0.0), effect_colour(1.0), effect_colour(-1.0)
     ('#f7f7f7', '#053061', '#67001f')
     """
     if math.isnan(share):
         return "#cccccc"
-    ramp = POSITIVE if share >= 0 else NEGATIVE
-    return ramp[round(min(abs(share), 1.0) * (len(ramp) - 1))]
+    return ramp_colour(POSITIVE if share >= 0 else NEGATIVE, math.sqrt(abs(share)))
 
 
 def effect_svg(grids: Mapping[str, Sequence[Sequence[float]]], title: str) -> str:
@@ -50,7 +52,7 @@ def effect_svg(grids: Mapping[str, Sequence[Sequence[float]]], title: str) -> st
                 )
         width = max(width, left + CELL * heads)
         top += CELL * len(grid) + GAP
-    for step, share in enumerate((-1.0, -0.5, 0.0, 0.5, 1.0)):
+    for step, share in enumerate((-1.0, -0.25, 0.0, 0.25, 1.0)):
         x = GAP / 2 + step * 56
         swatch = {"width": 12, "height": 12, "fill": effect_colour(share)}
         parts.append(tag("rect", x=x, y=top - 4, **swatch))

@@ -64,11 +64,16 @@ def colour(share: float) -> str:
     >>> colour(0.0), colour(1.0)
     ('#f7fbff', '#08306b')
     """
-    place = min(max(share, 0.0), 1.0) * (len(RAMP) - 1)
-    low = min(int(place), len(RAMP) - 2)
+    return ramp_colour(RAMP, share)
+
+
+def ramp_colour(ramp: Sequence[str], share: float) -> str:
+    """The colour at this share of the way along a ramp of colours, 0 to 1."""
+    place = min(max(share, 0.0), 1.0) * (len(ramp) - 1)
+    low = min(int(place), len(ramp) - 2)
     parts = []
     for at in (1, 3, 5):
-        start, end = int(RAMP[low][at : at + 2], 16), int(RAMP[low + 1][at : at + 2], 16)
+        start, end = int(ramp[low][at : at + 2], 16), int(ramp[low + 1][at : at + 2], 16)
         parts.append(round(start + (end - start) * (place - low)))
     return "#{:02x}{:02x}{:02x}".format(*parts)
 

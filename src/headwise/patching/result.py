@@ -24,6 +24,16 @@ from headwise.patching.store import FILES
 
 LOW, HIGH = 0.025, 0.975
 """Quantiles of the bootstrap samples that bound an interval."""
+TITLES = {
+    "patch_denoise": "share of the difference that each head restores",
+    "patch_noise": "share of the difference that each head takes away",
+    "attribution": "estimated share of the difference, by head",
+    "attribution_steps": "estimated share of the difference, by head (integrated)",
+    "attribution_drops": "estimated size of each head's effects (gradients dropped)",
+    "direct_logit": "direct effect of each head on the logit difference",
+    "control": "share that each head restores with outputs of other pairs",
+}
+"""Titles of pictures, by column."""
 PARTS_OF_ESTIMATE = ("", "_se", "_low", "_high")
 """Endings of the columns that each estimate has: value, standard error and 95% interval."""
 
@@ -60,7 +70,7 @@ class PatchResult:
         """A grid of all heads, coloured by their effects."""
         column = column or self.ranked_by
         grids = {stack: self.table.grid(column, stack).tolist() for stack in self.table.stacks}
-        return effect_svg(grids, title=f"{self.table.about['model']}: {column}")
+        return effect_svg(grids, title=f"{self.table.about['model']}: {TITLES.get(column, column)}")
 
     def to_json(self) -> str:
         """All tables in one JSON document; numbers that are not finite become null."""
