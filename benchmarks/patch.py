@@ -11,7 +11,6 @@ activation and attention weight of both runs would take.
 
 import argparse
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -133,10 +132,12 @@ def measure_length(model: str, length: int) -> dict[str, Any]:
         instead=short.instead,
         tokens=(),
     )
-    before = peak_memory()
     with torch.no_grad():
+        forward(scored.model, short.clean, logits_to_keep=1)  # the first pass allocates buffers
+        before = reset_peak()
         _, plain = timed(lambda: forward(scored.model, batch.clean, logits_to_keep=1))
-    after_plain = peak_memory()
+        plain_memory = memory("VmHWM") - before
+    before = reset_peak()
 
     def attribute() -> Any:
         runs = run_pairs(scored.model, batch, LogitDifference())
@@ -147,8 +148,8 @@ def measure_length(model: str, length: int) -> dict[str, Any]:
         "length": length,
         "plain_seconds": round(plain, 2),
         "seconds": round(seconds, 2),
-        "plain_memory": after_plain - before,
-        "memory": peak_memory() - before,
+        "plain_memory": plain_memory,
+        "memory": memory("VmHWM") - before,
         "full_cache": full_cache_bytes(scored, length),
     }
 
@@ -165,9 +166,16 @@ def full_cache_bytes(loaded: LoadedModel, length: int) -> int:
     return matrices * heads * length * length * 4
 
 
-def peak_memory() -> int:
-    """Largest memory of this process so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def memory(field: str) -> int:
+    """A memory figure of this process, in bytes, as reported by the kernel."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def reset_peak() -> int:
+    """Start to measure the peak again; returns the memory in use now."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    return memory("VmRSS")
 
 
 def main() -> None:
