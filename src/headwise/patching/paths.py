@@ -27,7 +27,7 @@ from headwise.watching.partial_passes import run_block
 from headwise.watching.watch import watch
 
 INPUTS = ("query", "key", "value")
-"""What of a receiver a sender can write to."""
+"""Inputs of a receiver that a sender can write to."""
 
 
 def earlier_heads(receiver: HeadId, heads: Sequence[HeadId]) -> list[HeadId]:

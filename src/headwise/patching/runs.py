@@ -28,7 +28,7 @@ from headwise.watching.watch import watch
 DIRECTIONS = ("denoise", "noise")
 """Denoising patches the corrupted run with clean outputs, noising the clean run with corrupted."""
 PARTS = ("output", "pattern", "value")
-"""What is patched of a head: its output, only where it looks, or only what it carries."""
+"""The parts of a head to patch: its output, only where it looks, or only what it carries."""
 
 
 @dataclass(frozen=True, eq=False)
