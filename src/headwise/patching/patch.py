@@ -34,7 +34,7 @@ from headwise.patching.alignment import align_pairs
 from headwise.patching.attribution import attribute_heads, attribute_with_drops
 from headwise.patching.direct_effect import direct_effects
 from headwise.patching.exact import patch_layers
-from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric
+from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric, check_metric
 from headwise.patching.paths import INPUTS, earlier_heads, patch_paths
 from headwise.patching.prompts import PromptPair, read_pairs
 from headwise.patching.result import (
@@ -177,17 +177,13 @@ def choose_metric(
     has_answers: bool,
 ) -> Metric:
     """The metric to measure by; by default, the one that suits the model and the pairs."""
+    check_metric(metric)
     objective = objective_for(loaded)
     if callable(metric):
         return CustomMetric(metric)
     if metric is None:
         is_embedding = isinstance(objective, Embedding)
         metric = "cosine" if is_embedding else "logit-difference" if has_answers else "kl"
-    if metric not in METRICS:
-        raise OptionError(
-            f"metric is {metric!r}: choose from {', '.join(METRICS)}, or pass a function",
-            option="metric",
-        )
     if metric == "cosine":
         return CleanCosine(objective.pooling if isinstance(objective, Embedding) else "mean")
     chosen = METRICS[metric]()

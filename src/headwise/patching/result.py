@@ -98,7 +98,13 @@ class PatchResult:
             raise OptionError(
                 f"{folder} has no patch.json: pass a folder that headwise patch --out wrote"
             )
-        about = json.loads(read_text(folder / "patch.json"))["about"]
+        try:
+            about = json.loads(read_text(folder / "patch.json"))["about"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise OptionError(
+                f"{folder / 'patch.json'} is not a result of headwise patch: run it again with "
+                "--force"
+            ) from error
         paths = folder / "paths.csv"
         table = HeadTable.read(folder / "heads.parquet")
         return cls(HeadTable(table.df, about), pd.read_csv(paths) if paths.is_file() else None)
