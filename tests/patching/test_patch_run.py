@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from headwise.errors import OptionError, OutputError
 from headwise.patching.patch import patch
 from headwise.patching.prompts import PromptPair
-from headwise.patching.result import PatchResult
+from headwise.patching.result import PatchResult, agreement
 from headwise.patching.settings import PatchSettings
 
 from ..watching.helpers import allow_weights
@@ -72,6 +73,15 @@ def test_the_control_uses_pairs_that_have_another_of_their_length() -> None:
     assert math.isclose(column.abs().max(), control["largest"])
     assert run(PAIRS[1:]).table.about["control"] == {}
     assert run(PAIRS[1:]).table.df["control"].isna().all()
+
+
+def test_an_estimate_with_the_wrong_sign_is_an_error() -> None:
+    exact, wrong = torch.tensor([0.75, 0.125]), torch.tensor([-0.5, 0.125])
+    found = agreement({"attribution": wrong, "attribution_drops": wrong.abs()}, exact)
+    assert found["attribution"]["largest_error"] == 1.25
+    assert found["attribution"]["mean_absolute_error"] == 0.625
+    assert found["attribution_drops"]["largest_error"] == 0.25
+    assert found["attribution"]["recall"] == 1
 
 
 def test_pairs_may_be_the_name_of_a_file(tmp_path: Path) -> None:

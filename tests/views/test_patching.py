@@ -111,7 +111,7 @@ def test_a_single_pair_has_no_intervals() -> None:
 
 
 def test_remarks_compare_the_estimates_and_name_the_control() -> None:
-    found = {"top": 5, "recall": 0.8, "mean_absolute_error": 0.0125}
+    found = {"top": 5, "recall": 0.8, "mean_absolute_error": 0.0125, "largest_error": 1.27}
     agreement = {"attribution": found, "attribution_steps": found | {"recall": 1.0}}
     remarks = remark_lines(patch_result(agreement=agreement))
     assert remarks[0].endswith("in brackets: 95% intervals over the pairs.")
@@ -119,7 +119,9 @@ def test_remarks_compare_the_estimates_and_name_the_control() -> None:
     assert remarks[2].startswith(
         "The estimate has 4 of the 5 heads with the largest exact effects among its own 5"
     )
-    assert remarks[2].endswith("1.2% of the difference per head on average.")
+    assert remarks[2].endswith(
+        "off by 1.2% of the difference per head on average, and by 127% at most."
+    )
     assert remarks[3].startswith("The estimate with steps has 5 of the 5")
     assert remarks[4] == (
         "control: with outputs of other pairs, the largest effect of these 2 heads is 3.1%."

@@ -24,6 +24,8 @@ from headwise.patching.store import FILES
 
 LOW, HIGH = 0.025, 0.975
 """Quantiles of the bootstrap samples that bound an interval."""
+UNSIGNED = ("attribution_drops",)
+"""Estimates of the sizes of effects, without their signs."""
 PARTS_OF_ESTIMATE = ("", "_se", "_low", "_high")
 """Endings of the columns that each estimate has: value, standard error and 95% interval."""
 
@@ -152,14 +154,22 @@ def agreement(
     exact: Float[Tensor, " heads"],
     count: int = 20,
 ) -> dict[str, dict[str, Any]]:
-    """How far each estimate agrees with the exact effects: recall of the largest, and the error."""
+    """How far each estimate agrees with the exact effects: recall of the largest, and the errors.
+
+    Estimates in `UNSIGNED` are compared with the sizes of the exact effects.
+    """
     count = min(count, len(exact))
     largest = set(exact.abs().topk(count).indices.tolist())
+    errors = {
+        name: (values - (exact.abs() if name in UNSIGNED else exact)).abs()
+        for name, values in estimates.items()
+    }
     return {
         name: {
             "top": count,
             "recall": len(largest & set(values.abs().topk(count).indices.tolist())) / count,
-            "mean_absolute_error": float((values.abs() - exact.abs()).abs().mean()),
+            "mean_absolute_error": float(errors[name].mean()),
+            "largest_error": float(errors[name].max()),
         }
         for name, values in estimates.items()
     }

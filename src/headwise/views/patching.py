@@ -160,10 +160,11 @@ def _remarks(result: PatchResult) -> Iterator[str]:
     for name, words in ESTIMATE_NAMES.items():
         if (found := about.get("agreement", {}).get(name)) is not None:
             hits = round(found["recall"] * found["top"])
+            mean, most = (100 * found[f"{name}_error"] for name in ("mean_absolute", "largest"))
             yield (
                 f"{words} has {hits} of the {found['top']} heads with the largest exact effects "
                 f"among its own {found['top']}, and is off by "
-                f"{100 * found['mean_absolute_error']:.1f}% of the difference per head on average."
+                f"{mean:.1f}% of the difference per head on average, and by {most:.0f}% at most."
             )
     if (control := about.get("control")) is not None:
         yield _control_line(control)
