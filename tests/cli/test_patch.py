@@ -1,13 +1,15 @@
 """`headwise patch`: its output, its files and its errors."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from headwise.patching.metrics import METRICS
 from headwise.patching.prompts import PromptPair
 from headwise.patching.result import PatchResult
-from headwise.patching.tasks import PromptTask
+from headwise.patching.tasks import TASKS, PromptTask
 
 from ..models.test_loading import save
 from ..report.report_cases import Page
@@ -67,6 +69,11 @@ def test_patch_reads_a_built_in_task(
     ran = headwise("patch", llama, *options, "--count", 9)
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["about"]["pairs"] == 9
+
+
+def test_help_names_every_task_and_metric(headwise: Runner) -> None:
+    words = set(re.findall(r"[\w-]+", headwise("patch", "--help").out))
+    assert {*TASKS, *METRICS} <= words
 
 
 def test_patch_as_json_is_the_file_it_writes(

@@ -38,7 +38,7 @@ def report_command(  # noqa: PLR0913 - one parameter per option
     text: Text = None,
     force: options.Force = False,
 ) -> None:
-    """Write one self-contained HTML page about a scan: roles, maps, importance, patching, cuts.
+    """Write one self-contained HTML page about a scan, and about other results for its model.
 
     Without a folder, first scan the embedded model minilm, as headwise scan does.
     """
