@@ -22,21 +22,22 @@ This page shows what `--help` prints for every command. A mistake prints one sen
 error and exits with code 2; Ctrl-C exits with 130. With `--json`, nothing but JSON goes to standard
 output.
 
-Four names mean different things in different commands:
+Some names mean different things in different commands:
 
 - `--text` is a file for `scan`, `importance`, `prune` and `compare` (`-` reads standard input), and
   the sentence itself for `trace` and `report`.
 - `--heads` names heads for `trace` and `prune` (`"L2H0 L2H3"`), and is a count for `plan show`.
 - A *cut plan* says which heads `prune` removes (`prune --plan plan.json`); `headwise plan` says
   what heads cost.
+- `--pairs` of `patch` is a file of prompts, and `--clean` and `--corrupted` are prompts themselves.
 - `headwise compare` runs two models on text; `headwise plan compare` computes what several cost.
 
 `headwise --skip-check COMMAND ...` skips the [comparison of watched with unwatched
 outputs](watch.md#the-check).
 
-The options of `scan`, `prune` and `sweep` are fields of settings objects in Python. The pages
-[Scan](scan.md#settings), [Prune](prune.md#settings) and [Sweep](sweep.md#settings) show how the
-names correspond.
+The options of `scan`, `patch`, `prune` and `sweep` are fields of settings objects in Python. The
+pages [Scan](scan.md#settings), [Patch](patch.md#settings), [Prune](prune.md#settings) and
+[Sweep](sweep.md#settings) show how the names correspond.
 """
 PLAIN = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb"}
 """Environment for help texts: plain text, as wide as the site shows without a scroll bar."""
@@ -379,7 +380,21 @@ def builtin_examples() -> str:
     return table(*rows)
 
 
+def prompt_tasks() -> str:
+    """Every built-in prompt task of `headwise patch`, with its first pair."""
+    from headwise.patching.tasks import TASKS
+
+    rows = [("task", "asks for", "pairs", "for masked models", "a clean prompt", "answer, instead")]
+    for task in TASKS.values():
+        pair, masked = task.pairs[0], len(task.masked)
+        answers = f"{pair.answer}, {pair.instead}"
+        numbers = (str(len(task.pairs)), str(masked) if masked else "")
+        rows.append((f"`{task.name}`", task.description, *numbers, pair.clean, answers))
+    return table(*rows)
+
+
 MARKED = {
+    "patch.md": [prompt_tasks],
     "api.md": [names],
     "measures.md": [columns],
     "families.md": [totals, outcomes, obstacles, returned, refused],

@@ -47,6 +47,10 @@ from .models.loading import LoadOptions as LoadOptions, load as load, load_model
 from .objectives.evaluation import Estimate as Estimate
 from .objectives.losses import Embedding as Embedding
 from .objectives.objective import Losses as Losses, Objective as Objective, Sample as Sample
+from .patching.patch import patch as patch
+from .patching.prompts import PromptPair as PromptPair
+from .patching.result import PatchResult as PatchResult
+from .patching.settings import PatchSettings as PatchSettings
 from .planning.plans import Decoding as Decoding, Plan as Plan, Workload as Workload, plan as plan
 from .planning.shapes import Shape as Shape
 from .probes.sentences import Arc as Arc, ProbeSentence as ProbeSentence

@@ -108,13 +108,14 @@ DIGESTS = {
     "texts": "other text",
     "data": "other text",
     "inputs": "other inputs",
+    "pairs": "other pairs of prompts",
     "treebank": "other sentences",
     "weights": "other weights",
     "config": "another config",
     "tokenizer": "another tokenizer",
     "model.sha256": "other weights",
 }
-"""Settings whose values are digests, with the words that report a difference."""
+"""Settings with long values or digests, with the words that report a difference."""
 
 
 def setting_changes(before: Settings, now: Settings, prefix: str = "") -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from headwise import cli
 
-TELLING = ("importance", "prune", "compare", "sweep")
+TELLING = ("importance", "patch", "prune", "compare", "sweep")
 """Commands that print their stages on stderr if it is not a terminal."""
 
 

@@ -35,7 +35,7 @@ def test_version_is_printed_by_the_module_and_the_script(command: list[str]) -> 
 def test_help_lists_every_command(headwise: Runner) -> None:
     ran = headwise("--help")
     assert ran.code == 0
-    commands = "scan trace importance prune report plan sweep explore doctor".split()
+    commands = "scan trace importance patch prune report plan sweep explore doctor".split()
     assert [command for command in commands if f" {command} " not in ran.out] == []
 
 
@@ -87,6 +87,8 @@ def test_bug_in_headwise_keeps_its_traceback(
         ("scan", False),
         ("prune --out=here", False),
         ("sweep", True),
+        ("patch --out here", True),
+        ("patch", False),
     ],
 )
 def test_ctrl_c_says_whether_the_command_can_resume(words: str, can_resume: bool) -> None:

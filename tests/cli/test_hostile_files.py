@@ -24,6 +24,10 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "scan": ("scan", "MODEL", "--text", "text", "--max-tokens", 600, "--length", 16, "--out"),
     "importance": ("importance", "MODEL", "--text", "text", "--max-tokens", 60, "--out"),
     "prune": ("prune", "MODEL", "--text", "text", "--cut", 6, "--no-curve", *SMALL, "--out"),
+    "patch": (
+        *("patch", "MODEL", "--clean", "w8 w9 w5", "--corrupted", "w8 w7 w5", "--answer", "w9"),
+        *("--instead", "w7", "--no-exact", "--out"),
+    ),
     "compare": (
         *("compare", "MODEL", "MODEL", "--text", "text", "--registers", "captions"),
         *("--max-tokens", 60, "--no-speed", "--out"),
@@ -87,7 +91,7 @@ PLACES = {
     TOO_LONG: "File name too long",
     "loop": "loop",
 }
-FOLDERS = ("scan", "importance", "prune", "compare", "sweep")
+FOLDERS = ("scan", "importance", "patch", "prune", "compare", "sweep")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +122,7 @@ def test_impossible_output_path_is_named_and_nothing_is_written(
         ("sweep", "full "),
         ("scan", "heads.csv"),
         ("importance", "layers.csv"),
+        ("patch", "heads.csv"),
         ("compare", "compare.json"),
         ("report", "full is a folder"),
         ("svg", "full is a folder"),
@@ -205,7 +210,7 @@ def test_full_disk_leaves_old_files_and_no_partial_ones(
     assert {file: after.get(file) for file in before} == before
     whole = {file for file in after if file not in before}
     assert all(file == "out" or file.startswith("out/") for file in whole)
-    if name in ("scan", "sweep"):  # they resume
+    if name in ("scan", "sweep", "patch"):  # they resume
         ran = headwise(*arguments)
         assert ran.code == 0, ran.err
 

@@ -12,6 +12,7 @@ from torch import nn
 from headwise.errors import OptionError
 from headwise.head_table import HeadTable
 from headwise.models.loaded import LoadedModel
+from headwise.patching.result import PatchResult
 from headwise.pruning.selection.curve import Curve, as_csv
 from headwise.report.data import check_folders, read_folders
 from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
@@ -19,6 +20,7 @@ from headwise.report.report import report_page
 from headwise.report.roles_section import roles_section
 
 from ..comparing.comparisons import causal
+from ..patching.patch_results import ABOUT, estimate, patch_result
 from .report_cases import (
     Page,
     curve_of,
@@ -91,6 +93,37 @@ def test_comparison_of_other_models_raises(scan: Path, tmp_path: Path) -> None:
         read_folders(scan, compare=scan)
     with pytest.raises(OptionError, match=r"nowhere .*headwise compare"):
         check_folders(scan, compare=tmp_path / "nowhere")
+
+
+def test_patching_reaches_the_page(scan: Path, tmp_path: Path) -> None:
+    heads = table_of().df[["stack", "layer", "head"]]
+    shares = estimate("patch_denoise", [0.01 * number for number in range(len(heads))])
+    result = PatchResult(HeadTable(heads.assign(**shares), {**ABOUT, "control": {}}))
+    result.write(tmp_path / "patched")
+    data = read_folders(scan, patch=tmp_path / "patched")
+    assert data.patched is not None and data.patched.table == result.table
+    read = Page(report_page(data))
+    assert read.faults == []
+    assert "Heads that carry an answer" in read.text
+    assert "small: patch_denoise" in read.text and "L2H4: 0.120" in read.text
+    assert "L2H4 12% [2, 22]" in read.text
+    assert "There is no control" in read.text and "not a head that is understood" in read.text
+    assert "metric logit-difference pairs 7" in read.text
+
+
+def test_patching_of_another_model_raises(scan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "patched"
+    patch_result(model="large").write(folder)
+    with pytest.raises(OptionError, match=r"patched is about large, but the scan is about small"):
+        read_folders(scan, patch=folder)
+    patch_result().write(folder, force=True)
+    with pytest.raises(OptionError, match=r"patched has 5 heads, but the scan has 13"):
+        read_folders(scan, patch=folder)
+    (folder / "patch.json").write_text("{", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"patch\.json is not a result of headwise patch"):
+        read_folders(scan, patch=folder)
+    with pytest.raises(OptionError, match=r"nowhere .*headwise patch"):
+        check_folders(scan, patch=tmp_path / "nowhere")
 
 
 def test_curve_survives_a_round_trip_through_its_file(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from headwise.cli import (
     doctor,
     explore,
     importance,
+    patch,
     plan,
     prune,
     report,
@@ -53,6 +54,7 @@ app = typer.Typer(
 app.command("scan")(scan.scan_command)
 app.command("trace")(trace.trace_command)
 app.command("importance")(importance.importance_command)
+app.command("patch")(patch.patch_command)
 app.command("prune")(prune.prune_command)
 app.command("compare")(compare.compare_command)
 app.command("report")(report.report_command)
@@ -166,7 +168,9 @@ def stop_message(words: list[str]) -> str:
     if name == "headwise explore":
         return ""
     has_folder = any(word.partition("=")[0] == "--out" for word in words)
-    can_resume = name == "headwise sweep" or (name == "headwise scan" and has_folder)
+    can_resume = name == "headwise sweep" or (
+        name in ("headwise scan", "headwise patch") and has_folder
+    )
     return "stopped; run the same command again to continue" if can_resume else "stopped"
 
 

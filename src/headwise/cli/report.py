@@ -17,6 +17,7 @@ ScannedFolder = Annotated[
 ImportanceFolder = Annotated[Path | None, Option(help="Folder that headwise importance wrote.")]
 PruneFolder = Annotated[Path | None, Option(help="Directory that headwise prune wrote.")]
 CompareFolder = Annotated[Path | None, Option(help="Folder that headwise compare wrote.")]
+PatchFolder = Annotated[Path | None, Option(help="Folder that headwise patch wrote.")]
 Out = Annotated[Path, Option(help="HTML file to write.")]
 Text = Annotated[
     str | None,
@@ -27,16 +28,17 @@ Text = Annotated[
 ]
 
 
-def report_command(
+def report_command(  # noqa: PLR0913 - one parameter per option
     scan: ScannedFolder = None,
     importance: ImportanceFolder = None,
     prune: PruneFolder = None,
     compare: CompareFolder = None,
+    patch: PatchFolder = None,
     out: Out = Path("report.html"),
     text: Text = None,
     force: options.Force = False,
 ) -> None:
-    """Write one self-contained HTML page about a scan: roles, maps, importance, cuts, comparisons.
+    """Write one self-contained HTML page about a scan, and about other results for its model.
 
     Without a folder, first scan the embedded model minilm, as headwise scan does.
     """
@@ -45,7 +47,7 @@ def report_command(
     from headwise.report.report import report_page
     from headwise.views.terminal import check_new, quiet_console, say, write_new
 
-    folders = (importance, prune, compare)
+    folders = (importance, prune, compare, patch)
     check_folders(scan, *folders)
     check_new(out, ".html", force=force)
     options.check_sentence(text)

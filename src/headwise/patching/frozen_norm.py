@@ -52,7 +52,7 @@ class FrozenNorm:
     def contribution(
         self, part: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """The part of the norm's output that one part of the states adds."""
+        """Share of the norm's output that comes from one part of the states."""
         centre = part.mean(-1, keepdim=True) if self.subtracts_mean else 0.0
         return self.scale * (part - centre)
 

@@ -23,7 +23,7 @@ from headwise.watching.running import forward
 
 
 class Metric(ABC):
-    """A number measured of each run on a batch of prompts."""
+    """A measure of a run on a batch of prompts: one number per prompt."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
@@ -172,6 +172,15 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "cosine": CleanCosine,
 }
 """Every built-in metric by name."""
+
+
+def check_metric(name: object) -> None:
+    """Raise OptionError unless `name` is a built-in metric, a function or None."""
+    if name is not None and not callable(name) and name not in METRICS:
+        raise OptionError(
+            f"metric is {name!r}: choose from {', '.join(METRICS)}, or pass a function",
+            option="metric",
+        )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.checks import whole_number
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.files import lock_folder, make_folder
 from headwise.formats import format_count
@@ -33,9 +34,9 @@ from headwise.patching.alignment import align_pairs
 from headwise.patching.attribution import attribute_heads, attribute_with_drops
 from headwise.patching.direct_effect import direct_effects
 from headwise.patching.exact import patch_layers
-from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric
+from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric, check_metric
 from headwise.patching.paths import INPUTS, earlier_heads, patch_paths
-from headwise.patching.prompts import PromptPair
+from headwise.patching.prompts import PromptPair, read_pairs
 from headwise.patching.result import (
     PatchResult,
     agreement,
@@ -63,7 +64,7 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
     *,
     answer: str | Sequence[str] = "",
     instead: str | Sequence[str] = "",
-    pairs: Iterable[PromptPair] | None = None,
+    pairs: str | Path | Iterable[PromptPair] | None = None,
     task: str | None = None,
     count: int | None = None,
     metric: str | Callable[[nn.Module, Inputs], Tensor] | None = None,
@@ -75,10 +76,11 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
 ) -> PatchResult:
     """Measure which heads carry the difference between clean and corrupted prompts.
 
-    Pass two prompts with as many tokens each (or lists of them), `pairs`, or the name of a built-in
-    `task`. `metric` is logit-difference (the default with answers), probability, kl, cosine (the
-    default for embedding models), or a function that maps model and inputs to one number per
-    example. With `out`, results are written to that folder, and a stopped run resumes there.
+    Pass two prompts with as many tokens each (or lists of them), `pairs` (or a CSV or JSON lines
+    file of them), or the name of a built-in `task`. `count` limits the number of pairs. `metric` is
+    logit-difference (the default with answers), probability, kl, cosine (the default for embedding
+    models), or a function that maps model and inputs to one number per example. With `out`, results
+    are written to that folder, and a stopped run resumes there.
 
     headwise.patch("smollm2", task="indirect-object").strongest(5)
     """
@@ -95,10 +97,12 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
         count=count,
     )
     measure = choose_metric(loaded, metric, has_answers=bool(chosen[0].answer))
-    folder = None if out is None else Path(out).expanduser()
-    if folder is None:
-        with in_evaluation(loaded.model):
-            return _PatchRun(loaded, chosen, measure, settings, EffectStore(), progress).result()
+    run = _PatchRun(loaded, chosen, measure, settings, progress)
+    with in_evaluation(loaded.model):
+        run.check()
+        if out is None:
+            return run.result(EffectStore())
+    folder = Path(out).expanduser()
     about: dict[str, Any] = {
         "settings": settings.to_json(),
         "metric": measure.name,
@@ -109,7 +113,8 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
     make_folder(folder)
     with lock_folder(folder), in_evaluation(loaded.model):
         store = EffectStore.open(folder, about, force=force)
-        result = _PatchRun(loaded, chosen, measure, settings, store, progress).result()
+        result = run.result(store)
+        store.save()
         result.write(folder, force=True)
         return result
 
@@ -121,7 +126,7 @@ def choose_pairs(  # noqa: PLR0913 - all but the first three are keyword-only
     *,
     answer: str | Sequence[str] = "",
     instead: str | Sequence[str] = "",
-    pairs: Iterable[PromptPair] | None = None,
+    pairs: str | Path | Iterable[PromptPair] | None = None,
     task: str | None = None,
     count: int | None = None,
 ) -> tuple[PromptPair, ...]:
@@ -136,10 +141,17 @@ def choose_pairs(  # noqa: PLR0913 - all but the first three are keyword-only
             "pass a clean and a corrupted prompt, pairs, or the name of a task: exactly one of "
             f"these, not {' and '.join(ways) or 'none'}"
         )
+    if clean is None and (answer or instead):
+        raise OptionError(
+            "answer and instead belong to clean and corrupted prompts: leave them out with "
+            f"{' and '.join(ways) or 'pairs'}"
+        )
+    if count is not None:
+        whole_number("count", count, least=1)
     if task is not None:
         return task_pairs(task, loaded, count) if count else task_pairs(task, loaded)[:TASK_PAIRS]
     if pairs is not None:
-        chosen = tuple(pairs)
+        chosen = read_pairs(pairs) if isinstance(pairs, str | Path) else tuple(pairs)
     else:
         columns = [
             [each] if isinstance(each, str) else list(each)
@@ -165,17 +177,13 @@ def choose_metric(
     has_answers: bool,
 ) -> Metric:
     """The metric to measure by; by default, the one that suits the model and the pairs."""
+    check_metric(metric)
     objective = objective_for(loaded)
     if callable(metric):
         return CustomMetric(metric)
     if metric is None:
         is_embedding = isinstance(objective, Embedding)
         metric = "cosine" if is_embedding else "logit-difference" if has_answers else "kl"
-    if metric not in METRICS:
-        raise OptionError(
-            f"metric is {metric!r}: choose from {', '.join(METRICS)}, or pass a function",
-            option="metric",
-        )
     if metric == "cosine":
         return CleanCosine(objective.pooling if isinstance(objective, Embedding) else "mean")
     chosen = METRICS[metric]()
@@ -196,7 +204,6 @@ class _PatchRun:
     pairs: tuple[PromptPair, ...]
     metric: Metric
     settings: PatchSettings
-    store: EffectStore
     progress: Progress
 
     @cached_property
@@ -220,8 +227,13 @@ class _PatchRun:
         """How much larger the metric is in the clean run than in the corrupted one."""
         return self._in_order([(runs.clean - runs.corrupted)[None] for runs in self.runs])[0]
 
-    def result(self) -> PatchResult:
-        """Measure everything that the settings ask for."""
+    def check(self) -> None:
+        """Run the model on all pairs; raise OptionError if the settings do not suit them."""
+        for runs in self.runs:
+            runs.is_patched(self.settings.positions)
+        if (receiver := self.settings.receiver) is not None:
+            assert isinstance(receiver, HeadId)
+            earlier_heads(receiver, self.heads)
         mean = float(self.differences.mean())
         if not abs(mean) > SMALLEST_DIFFERENCE:
             raise OptionError(
@@ -229,18 +241,20 @@ class _PatchRun:
                 f"{format_count(len(self.pairs), 'pair')} (difference {mean:.2g}): choose prompts "
                 "that the model answers differently"
             )
+
+    def result(self, store: EffectStore) -> PatchResult:
+        """Measure everything that the settings ask for; `store` has the changes known so far."""
         settings, first = self.settings, self.settings.directions[0]
-        estimates: dict[str, Tensor] = {}
+        mean, estimates = float(self.differences.mean()), dict[str, Tensor]()
         if settings.attribution:
             estimates["attribution"] = self._attribution(first, steps=0)
         if settings.steps:
             estimates["attribution_steps"] = self._attribution(first, steps=settings.steps)
         patched = self._heads_to_patch(estimates.get("attribution"))
-        exact = {
-            f"patch_{direction}": self._in_all_rows(patched, self._exact(direction, patched))
-            for direction in settings.directions
-            if patched
-        }
+        exact: dict[str, Tensor] = {}
+        for direction in settings.directions if patched else ():
+            changes = self._in_order(self._exact(store, direction, self.runs, patched))
+            exact[f"patch_{direction}"] = self._in_all_rows(patched, changes)
         columns: dict[str, list[float]] = {}
         for name, changes in (exact | estimates).items():
             columns |= self._columns(name, changes)
@@ -250,7 +264,9 @@ class _PatchRun:
             columns["attribution_drops"] = means["attribution_drops"].tolist()
         about = self._about(mean)
         if patched and settings.control:
-            about["control"], columns["control"] = self._control(first, means[f"patch_{first}"])
+            about["control"], columns["control"] = self._control(
+                store, first, means[f"patch_{first}"]
+            )
         shares = {name: means[name] for name in means if name not in exact}
         if len(patched) == len(self.heads) and shares:
             about["agreement"] = agreement(shares, means[f"patch_{first}"])
@@ -322,13 +338,22 @@ class _PatchRun:
         return 1.0 if direction == "denoise" else -1.0
 
     def _exact(
-        self, direction: str, heads: Sequence[HeadId], *, is_control: bool = False
-    ) -> Float[Tensor, "heads pairs"]:
-        """Change of the metric for each head and pair, towards what the head carries."""
+        self,
+        store: EffectStore,
+        direction: str,
+        batches: Sequence[PairRuns],
+        heads: Sequence[HeadId],
+        *,
+        is_control: bool = False,
+    ) -> list[Float[Tensor, "heads _"]]:
+        """Change of the metric for each head and pair, towards what the head carries, by batch.
+
+        As a control, each pair of a batch gets the outputs of the next one.
+        """
         settings, parts = self.settings, []
         stage = f"{'control, ' if is_control else ''}{direction[:-1]}ing"
-        total = len(heads) * len(self.runs)
-        for number, runs in enumerate(self.runs):
+        layers = {name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))}
+        for number, runs in enumerate(batches):
             pairs = len(runs.batch.indices)
             outputs = runs.replacements(
                 direction,
@@ -336,23 +361,21 @@ class _PatchRun:
                 positions=settings.positions,
                 order=[(pair + 1) % pairs for pair in range(pairs)] if is_control else None,
             )
-            layers = {name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))}
             key = f"{'control-' if is_control else ''}{direction}-{number}-{{}}"
             known = {
-                name: self.store.get(key.format(name), len(some), pairs)
-                for name, some in layers.items()
+                name: store.get(key.format(name), len(some), pairs) for name, some in layers.items()
             }
             missing = [head for name in layers if known[name] is None for head in layers[name]]
-            done = number * len(heads) + len(heads) - len(missing)
+            done, total = (number + 1) * len(heads) - len(missing), len(heads) * len(batches)
             self.progress(stage, done, total)
             for name, changes in patch_layers(runs, direction, outputs, missing):
                 known[name] = changes
-                self.store.put(key.format(name), changes)
+                store.put(key.format(name), changes)
                 done += len(changes)
                 self.progress(stage, done, total)
-            found = [changes for changes in known.values() if changes is not None]
-            parts.append(torch.cat(found))
-        return self._sign(direction) * self._in_order(parts)
+            found = torch.cat([changes for changes in known.values() if changes is not None])
+            parts.append(self._sign(direction) * found)
+        return parts
 
     def _attribution(self, direction: str, *, steps: int) -> Float[Tensor, "heads pairs"]:
         parts = []
@@ -379,19 +402,25 @@ class _PatchRun:
         return sizes
 
     def _control(
-        self, direction: str, exact: Float[Tensor, " heads"]
-    ) -> tuple[dict[str, float], list[float]]:
-        """Effects of the strongest heads if their outputs come from other pairs."""
+        self, store: EffectStore, direction: str, exact: Float[Tensor, " heads"]
+    ) -> tuple[dict[str, Any], list[float]]:
+        """Effects of the strongest heads if their outputs come from other pairs of equal length."""
         column = [float("nan")] * len(self.heads)
-        if any(len(runs.batch.indices) < 2 for runs in self.runs):
+        batches = [runs for runs in self.runs if len(runs.batch.indices) > 1]
+        if not batches:
+            return {}, column
+        difference = float(torch.cat([runs.clean - runs.corrupted for runs in batches]).mean())
+        if not abs(difference) > SMALLEST_DIFFERENCE:
             return {}, column
         count = min(self.settings.control, int((~exact.isnan()).sum()))
         rows = sorted(exact.abs().nan_to_num(-1).topk(count).indices.tolist())
-        changes = self._exact(direction, [self.heads[row] for row in rows], is_control=True)
-        shares = changes.mean(1) / self.differences.mean()
+        heads = [self.heads[row] for row in rows]
+        changes = torch.cat(self._exact(store, direction, batches, heads, is_control=True), 1)
+        shares = changes.mean(1) / difference
         for row, share in zip(rows, shares.tolist(), strict=True):
             column[row] = share
-        return {"heads": count, "largest": float(shares.abs().max())}, column
+        largest = float(shares.abs().max())
+        return {"heads": count, "pairs": changes.shape[1], "largest": largest}, column
 
     def _direct(self) -> Float[Tensor, "heads pairs"] | None:
         """Direct effects on the logit difference; None if they are unknown or not wanted."""

@@ -45,7 +45,7 @@ class RecordedStream:
     blocks: tuple[Block, ...]
 
     def projection(self, block: Block) -> Float[Tensor, "batch position d_model"]:
-        """The output of a block's attention."""
+        """Output of a block's attention."""
         (site,) = block.sites
         paths = {module: name for name, module in self.model.named_modules()}
         assert site.output_projection is not None
@@ -53,7 +53,7 @@ class RecordedStream:
         return output
 
     def rest(self, block: Block) -> Float[Tensor, "batch position d_model"]:
-        """The output of a block without its input and its attention.
+        """Everything that a block adds to its input besides its attention.
 
         Some module in the block must output just that: its feed-forward layer. Otherwise, the
         block does not add its attention unchanged, and this raises ModelError.

@@ -34,6 +34,8 @@ TITLES = {
     "control": "share that each head restores with outputs of other pairs",
 }
 """Titles of pictures, by column."""
+UNSIGNED = ("attribution_drops",)
+"""Estimates of the sizes of effects, without their signs."""
 PARTS_OF_ESTIMATE = ("", "_se", "_low", "_high")
 """Endings of the columns that each estimate has: value, standard error and 95% interval."""
 
@@ -108,7 +110,13 @@ class PatchResult:
             raise OptionError(
                 f"{folder} has no patch.json: pass a folder that headwise patch --out wrote"
             )
-        about = json.loads(read_text(folder / "patch.json"))["about"]
+        try:
+            about = json.loads(read_text(folder / "patch.json"))["about"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise OptionError(
+                f"{folder / 'patch.json'} is not a result of headwise patch: run it again with "
+                "--force"
+            ) from error
         paths = folder / "paths.csv"
         table = HeadTable.read(folder / "heads.parquet")
         return cls(HeadTable(table.df, about), pd.read_csv(paths) if paths.is_file() else None)
@@ -156,14 +164,22 @@ def agreement(
     exact: Float[Tensor, " heads"],
     count: int = 20,
 ) -> dict[str, dict[str, Any]]:
-    """How far each estimate agrees with the exact effects: recall of the largest, and the error."""
+    """How far each estimate agrees with the exact effects: recall of the largest, and the errors.
+
+    Estimates in `UNSIGNED` are compared with the sizes of the exact effects.
+    """
     count = min(count, len(exact))
     largest = set(exact.abs().topk(count).indices.tolist())
+    errors = {
+        name: (values - (exact.abs() if name in UNSIGNED else exact)).abs()
+        for name, values in estimates.items()
+    }
     return {
         name: {
             "top": count,
             "recall": len(largest & set(values.abs().topk(count).indices.tolist())) / count,
-            "mean_absolute_error": float((values.abs() - exact.abs()).abs().mean()),
+            "mean_absolute_error": float(errors[name].mean()),
+            "largest_error": float(errors[name].max()),
         }
         for name, values in estimates.items()
     }

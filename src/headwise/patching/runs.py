@@ -28,7 +28,7 @@ from headwise.watching.watch import watch
 DIRECTIONS = ("denoise", "noise")
 """Denoising patches the corrupted run with clean outputs, noising the clean run with corrupted."""
 PARTS = ("output", "pattern", "value")
-"""Parts of a head to patch: its output, only where it looks, or only what it carries."""
+"""The parts of a head to patch: its output, only where it looks, or only what it carries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class PairRuns:
         of each pair from another pair of the batch, as a control.
         """
         other = "noise" if direction == "denoise" else "denoise"
-        is_patched, by_layer = self._is_patched(positions), {}
+        is_patched, by_layer = self.is_patched(positions), {}
         for mine, theirs in zip(self.calls[direction], self.calls[other], strict=True):
             outputs = _outputs_with(mine, theirs, part)
             if order is not None:
@@ -100,7 +100,11 @@ class PairRuns:
             by_layer[mine.stack, mine.layer] = outputs
         return HeadOutputs(by_layer)
 
-    def _is_patched(self, positions: Sequence[int] | None) -> Bool[Tensor, "query 1"] | None:
+    def is_patched(self, positions: Sequence[int] | None) -> Bool[Tensor, "query 1"] | None:
+        """True for the positions to patch; None if these are all.
+
+        Raises OptionError for a position that the prompts do not have.
+        """
         if positions is None:
             return None
         length = self.batch.length

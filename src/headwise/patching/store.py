@@ -65,6 +65,11 @@ class EffectStore:
     def put(self, name: str, changes: Float[Tensor, "rows pairs"]) -> None:
         """Keep the changes, and save all if the last save was a while ago."""
         self.changes[name] = changes.tolist()
-        if self.run is not None and time.monotonic() - self.saved_at > SECONDS_BETWEEN_SAVES:
+        if time.monotonic() - self.saved_at > SECONDS_BETWEEN_SAVES:
+            self.save()
+
+    def save(self) -> None:
+        """Save all changes, if there is a folder."""
+        if self.run is not None:
             write_aside(self.run.folder / PROGRESS, json.dumps(self.changes))
             self.saved_at = time.monotonic()

@@ -38,8 +38,11 @@ def find_task(name: str) -> PromptTask:
     """The built-in task with this name; raises OptionError if it is unknown."""
     if name not in TASKS:
         near = get_close_matches(str(name), TASKS, n=1)
-        advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(TASKS)}"
-        raise OptionError(f"task is {name!r}, which is unknown: {advice}", option="task")
+        guess = f"did you mean {near[0]}? " if near else ""
+        raise OptionError(
+            f"task is {name!r}, which is unknown: {guess}choose from {', '.join(TASKS)}",
+            option="task",
+        )
     return TASKS[name]
 
 

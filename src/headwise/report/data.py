@@ -1,7 +1,8 @@
-"""The data for a report: a scan, importance, a cut and a comparison of a model, and attention maps.
+"""The data for a report: a scan and other results about the same model, and attention maps.
 
-In: folders that `headwise scan`, `importance`, `prune` and `compare` wrote. Out: ReportData. Each
-result reads its own folder; this module raises OptionError if they are from different models.
+In: folders that `headwise scan`, `importance`, `patch`, `prune` and `compare` wrote. Out:
+ReportData. Each result reads its own folder; this module raises OptionError if they are from
+different models.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from headwise.comparing.comparison import Comparison
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
 from headwise.head_table import HeadTable
+from headwise.patching.result import PatchResult
 from headwise.pruning.importance.importance_tables import Importance
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.curve import Curve
@@ -41,6 +43,7 @@ class ReportData:
     curve: Curve | None = None
     """Quality against heads cut; None if `prune` did not measure it."""
     comparison: Comparison | None = None
+    patched: PatchResult | None = None
     maps: AttentionMaps = AttentionMaps()
 
     @property
@@ -71,9 +74,11 @@ def check_folders(
     importance: Path | None = None,
     prune: Path | None = None,
     compare: Path | None = None,
+    patch: Path | None = None,
 ) -> None:
     """Raise OptionError if one of the folders does not exist."""
     folders = {"scan": scan, "importance": importance, "prune": prune, "compare": compare}
+    folders["patch"] = patch
     for command, folder in folders.items():
         if folder is not None and not folder.is_dir():
             reason = "is a file" if folder.exists() else "does not exist"
@@ -87,12 +92,13 @@ def read_folders(
     importance: Path | None = None,
     prune: Path | None = None,
     compare: Path | None = None,
+    patch: Path | None = None,
 ) -> ReportData:
     """The data in the folders, without maps; raises OptionError if the models differ."""
     data = ReportData(scan=scan if isinstance(scan, Scan) else Scan.read(scan))
     if importance is not None:
         measured = Importance.read(importance)
-        _check_importance(importance, measured.table, data.table)
+        _check_heads(importance, measured.table, data.table)
         data = replace(data, importance=measured)
     if prune is not None:
         cut, file = PruneRecord.read(prune), prune / "curve.csv"
@@ -105,10 +111,14 @@ def read_folders(
         comparison = Comparison.read(compare)
         _check_comparison(compare, comparison, data.table)
         data = replace(data, comparison=comparison)
+    if patch is not None:
+        patched = PatchResult.read(patch)
+        _check_heads(patch, patched.table, data.table)
+        data = replace(data, patched=patched)
     return data
 
 
-def _check_importance(folder: Path, table: HeadTable, scanned: HeadTable) -> None:
+def _check_heads(folder: Path, table: HeadTable, scanned: HeadTable) -> None:
     _check_model(folder, str(table.about.get("model", "")), scanned)
     others = [str(head) for head in table.heads if head not in set(scanned.heads)]
     if others:

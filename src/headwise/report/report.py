@@ -15,6 +15,7 @@ from headwise.report.comparison_section import comparison_section
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
 from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
+from headwise.report.patch_section import patch_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
 from headwise.roles import ROLES, UNKNOWN_ROLE
@@ -24,6 +25,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: no scripts and no external files."""
 IMPORTANCE_FACTS = ("objective", "unit", "examples", "source", "sha256")
 CUT_FACTS = ("settings", "versions", "text")
+PATCH_FACTS = ("metric", "pairs", "tokens", "part", "positions", "direction", "source", "sha256")
 COMPARISON_FACTS = ("model_before", "model_after", "objective", "max_tokens", "seed", "versions")
 VERSIONS = ("headwise", "torch", "transformers", "numpy")
 
@@ -40,6 +42,8 @@ def report_page(data: ReportData) -> str:
     ]
     if data.importance is not None:
         parts.append(("importance", "Importance", importance_section(data.importance)))
+    if data.patched is not None:
+        parts.append(("patch", "Patching", patch_section(data.patched)))
     if data.cut is not None:
         parts.append(("cut", "Cut", cut_section(data, data.cut)))
     if data.comparison is not None:
@@ -130,6 +134,10 @@ def _provenance_section(data: ReportData) -> Html:
         facts = data.importance.table.about
         parts.append(tag("h3", "Importance"))
         parts.append(fact_list((name, facts.get(name)) for name in IMPORTANCE_FACTS))
+    if data.patched is not None:
+        facts = data.patched.table.about
+        parts.append(tag("h3", "Patching"))
+        parts.append(fact_list((name, _one_line(facts.get(name))) for name in PATCH_FACTS))
     if data.cut is not None:
         parts.append(tag("h3", "The cut"))
         facts = asdict(data.cut)

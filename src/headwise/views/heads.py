@@ -59,24 +59,28 @@ def head_grid(table: HeadTable, stack: str = "") -> Group:
     rows = table.of_stack(stack)
     columns = (rows[name].tolist() for name in ("layer", "head", "roles"))
     roles = {(layer, head): names for layer, head, names in zip(*columns, strict=True)}
-    num_heads = int(rows["head"].max()) + 1
+    grid = cell_grid({place: _cell(names) for place, names in roles.items()})
+    name = rows["stack"].iloc[0]
+    return Group(*([Text(name, style="bold")] if name else []), grid, _legend(roles.values()))
+
+
+def cell_grid(cells: Mapping[tuple[int, int], Text]) -> RichTable:
+    """A row per layer and a column per head, from cells of up to two characters by both numbers."""
+    num_heads = max(head for _, head in cells) + 1
     width, step = (3, 1) if num_heads <= WIDE_CELLS else (2, 4)  # narrow cells: number every 4th
     grid = RichTable(box=None, padding=0, pad_edge=False, header_style="dim")
     grid.add_column("", style="dim", no_wrap=True)
     for head in range(min(num_heads, HEADS_PER_LINE)):
         grid.add_column("" if head % step else str(head), width=width, no_wrap=True)
-    for layer in rows["layer"].unique():
+    for layer in dict.fromkeys(layer for layer, _ in cells):
         for start in range(0, num_heads, HEADS_PER_LINE):
             heads = range(start, min(start + HEADS_PER_LINE, num_heads))
             label = f"+{start} " if start else f"L{layer} "
-            grid.add_row(Text(label), *(_cell(roles.get((layer, head))) for head in heads))
-    name = rows["stack"].iloc[0]
-    return Group(*([Text(name, style="bold")] if name else []), grid, _legend(roles.values()))
+            grid.add_row(Text(label), *(cells.get((layer, head), Text("")) for head in heads))
+    return grid
 
 
-def _cell(roles: tuple[str, ...] | None) -> Text:
-    if roles is None:
-        return Text("")
+def _cell(roles: tuple[str, ...]) -> Text:
     if not roles:
         return Text(NONE, style="dim")
     role = ROLES.get(roles[0], UNKNOWN_ROLE)
