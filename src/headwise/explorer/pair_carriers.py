@@ -43,7 +43,7 @@ NO_MASK = (
     "which heads carry the difference."
 )
 NO_DIFFERENCE = (
-    "The model's output is the same for both sentences, so no head carries a difference."
+    "The model's output is nearly the same for both sentences, so no head carries a difference."
 )
 NO_ESTIMATE = "What each head carries cannot be estimated in this model"
 
@@ -117,8 +117,11 @@ def _position(scored: ScoredModel, texts: Sequence[TextAnalysis]) -> int | None:
     if not isinstance(scored.objective, MaskedToken):
         return len(first) - 1
     mask_id = scored.objective.mask_id
-    one, other = ((ids == mask_id).nonzero().flatten().tolist() for ids in (first, second))
-    return int(one[0]) if len(one) == 1 and one == other else None
+    one, other = (
+        [place for place, token in enumerate(ids.tolist()) if token == mask_id]
+        for ids in (first, second)
+    )
+    return one[0] if len(one) == 1 and one == other else None
 
 
 def _batch(texts: Sequence[TextAnalysis], position: int) -> PairBatch:

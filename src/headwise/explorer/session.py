@@ -252,7 +252,7 @@ class Session:
         return api.PairAnswer(first, second, aligned, carriers.shares, carriers.why_none)
 
     def _pair_carriers(self, text: str, other: str) -> Carriers:
-        """What each head carries of a pair; kept, because Back and Save ask for it again."""
+        """Share of a pair's difference per head; kept, because Back and Save need it again."""
         key = text_name(text), text_name(other)
         if key not in self._carriers:
             self._carriers[key] = pair_carriers(self.scored, self.read(text), self.read(other))
