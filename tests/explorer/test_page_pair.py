@@ -146,3 +146,52 @@ def test_a_word_without_a_partner_leaves_a_gap(chrome: Browser, site: str) -> No
         tools = page.get_by_role("group", name="Sentence and view")
         expect(tools.get_by_role("button", name="First")).to_be_visible()
         expect(page.locator('[data-side="1"]')).to_have_count(13)
+
+
+def test_dots_mark_the_heads_that_carry_the_difference(page: Page) -> None:
+    carries = minilm().pair_answer(ANIMAL, WIDE).carries
+    assert carries is not None
+    names = sorted(carries, key=lambda name: -abs(carries[name]))[:5]
+    dots, note = page.locator(".hv-head.hv-carries"), page.locator(".hv-carriers")
+    expect(dots).to_have_count(5)
+    assert {dot.get_attribute("data-head") for dot in dots.all()} == set(names)
+    shares = [f"{math.floor(100 * carries[name] + 0.5)}%" for name in names]
+    listed = ", ".join(map(" ".join, zip(names, shares, strict=True)))
+    expect(note).to_have_text(
+        "Dots mark the heads that carry most of the difference between the two sentences: "
+        f"{listed}. This is an estimate from gradients."
+    )
+    label = f"{names[0]}, no clear role, carries {shares[0]} of the difference"
+    expect(page.get_by_role("gridcell", name=label)).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    expect(dots).to_have_count(0)
+    expect(note).to_be_hidden()
+    expect(page.get_by_role("gridcell", name="of the difference")).to_have_count(0)
+
+
+def test_sentences_of_different_lengths_have_no_dots(chrome: Browser, site: str) -> None:
+    longer = ANIMAL.replace("too tired", "tired")
+    with page_at(chrome, f"{site}#swap={quote(longer)}") as page:
+        expect(page.locator(".hv-carriers")).to_have_text(
+            "The two sentences have different numbers of tokens, so what each head carries cannot "
+            "be compared."
+        )
+        expect(page.locator(".hv-carries")).to_have_count(0)
+
+
+def test_shares_keep_their_sign_and_small_ones_are_left_out(page: Page) -> None:
+    notes = page.evaluate(
+        """async () => {
+        const { carriersNote } = await import("/static/stage/carriers.js");
+        return [{ L0H0: -0.12, L1H0: 0.2, L1H1: 0.04 }, { L0H0: 0.051 }, { L0H0: 0.02 }]
+            .map((carries) => carriersNote(carries, null));
+        }"""
+    )
+    end = "This is an estimate from gradients."
+    difference = "of the difference between the two sentences"
+    assert notes == [
+        f"Dots mark the heads that carry most {difference}: L1H0 20%, L0H0 \N{MINUS SIGN}12%. "
+        f"A minus means that the head works against it. {end}",
+        f"The dot marks the head that carries most {difference}: L0H0 5%. {end}",
+        f"No head carries 5% or more {difference}. {end}",
+    ]

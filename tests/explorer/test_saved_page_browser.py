@@ -109,6 +109,7 @@ def test_a_finding_opens_the_pair(chrome: Browser, folder: Path) -> None:
         expect(page.locator(HEADLINE)).to_contain_text("looks less at animal")
         assert page.locator("[data-word='8']").count() == 2
         expect(page.get_by_text("Where the swap moves")).to_be_visible()
+        expect(page.locator(".hv-head.hv-carries")).to_have_count(5)
         page.get_by_role("button", name="Close").click()
         expect(page.locator(HEADLINE)).to_have_text("it looks at animal")
 

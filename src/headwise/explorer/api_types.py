@@ -207,11 +207,15 @@ class Aligned:
 
 @dataclass(frozen=True)
 class PairAnswer:
-    """Two texts, and which of their words correspond (in the first stack)."""
+    """Two texts, which of their words correspond (in the first stack), and what heads carry."""
 
     first: TextAnswer
     second: TextAnswer
     aligned: Aligned
+    carries: dict[str, float] | None
+    """Estimated share of the difference between the model's outputs that each head carries."""
+    why_no_carries: str | None
+    """The reason why the shares are unknown, as a sentence; None if they are known."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +234,8 @@ class SavedPair:
 
     second: TextAnswer
     aligned: Aligned
+    carries: dict[str, float] | None
+    why_no_carries: str | None
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,10 @@ def saved_data(
     pair, other = None, None
     if swap is not None and swap != wanted.text:
         other = _short_text(session, swap, progress)
-        aligned = session.pair_answer(wanted.text, swap).aligned
+        found = session.pair_answer(wanted.text, swap)
+        aligned = found.aligned
         text = replace(text, findings=_with_swap(text, aligned.words or aligned.pieces, other))
-        pair = SavedPair(other, aligned)
+        pair = SavedPair(other, aligned, found.carries, found.why_no_carries)
     texts = [each for each in (text, other) if each is not None]
     opens_pair = {"swap": swap} if is_open and other is not None and swap is not None else {}
     return SavedPage(

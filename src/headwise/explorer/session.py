@@ -37,6 +37,7 @@ from headwise.explorer.model_facts import (
     model_title,
     role_facts,
 )
+from headwise.explorer.pair_carriers import Carriers, pair_carriers
 from headwise.explorer.pairs import align_words
 from headwise.explorer.shipped_scans import shipped_scan
 from headwise.explorer.stage_words import Tokens, read_stage_text
@@ -65,7 +66,7 @@ from headwise.watching.running import in_evaluation
 IMPORTANCE_TOKENS = 1024
 """Number of tokens to measure importance on: enough to rank heads."""
 MOST_FOUND = 16
-"""Number of texts whose findings are kept."""
+"""Number of texts whose findings are kept, and of pairs whose carriers are."""
 
 
 class TextNotCached(HeadwiseError):
@@ -104,6 +105,7 @@ class Session:
         self._shipped_scan = shipped_scan(scored, is_fresh=is_fresh)
         self._has_read = False
         self._found: dict[tuple[str, int], list[api.Finding]] = {}
+        self._carriers: dict[tuple[str, str], Carriers] = {}
         # Copied now: later, a request's hooks may be on the model and would be copied with it.
         tensors = (*scored.model.parameters(), *scored.model.buffers())
         copied = copy.deepcopy(scored.model, {id(tensor): tensor for tensor in tensors})
@@ -240,14 +242,23 @@ class Session:
     def pair_answer(
         self, text: str, other: str, progress: Progress = no_progress
     ) -> api.PairAnswer:
-        """Two texts, and which words of the one are also in the other."""
+        """Two texts, which words of the one are also in the other, and what heads carry."""
         first, second = (self.text_answer(each, progress) for each in (text, other))
         axes = [next(iter(answer.stacks.values())) for answer in (first, second)]
         pieces = align_words(*(stack.pieces.rows for stack in axes))
         words = [stack.words.rows for stack in axes if stack.words]
-        return api.PairAnswer(
-            first, second, api.Aligned(align_words(*words) if len(words) == 2 else [], pieces)
-        )
+        aligned = api.Aligned(align_words(*words) if len(words) == 2 else [], pieces)
+        carriers = self._pair_carriers(text, other)
+        return api.PairAnswer(first, second, aligned, carriers.shares, carriers.why_none)
+
+    def _pair_carriers(self, text: str, other: str) -> Carriers:
+        """Share of a pair's difference per head; kept, because Back and Save need it again."""
+        key = text_name(text), text_name(other)
+        if key not in self._carriers:
+            self._carriers[key] = pair_carriers(self.scored, self.read(text), self.read(other))
+            if len(self._carriers) > MOST_FOUND:
+                del self._carriers[next(iter(self._carriers))]  # the oldest
+        return self._carriers[key]
 
     def start(self, name: str) -> None:
         """Start a job on the copy of the model; it waits until other jobs have finished."""

@@ -227,6 +227,8 @@ export interface PairAnswer {
   first: TextAnswer;
   second: TextAnswer;
   aligned: Aligned;
+  carries: Record<string, number> | null;
+  why_no_carries: string | null;
 }
 
 export interface PairFigure {
@@ -365,6 +367,8 @@ export interface SavedPage {
 export interface SavedPair {
   second: TextAnswer;
   aligned: Aligned;
+  carries: Record<string, number> | null;
+  why_no_carries: string | null;
 }
 
 export interface SavedWeights {

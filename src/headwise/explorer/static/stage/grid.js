@@ -41,6 +41,7 @@ import { headLabel } from "./sentences.js";
  * @property {Record<string, {fill: string, ink: string, words: string}> | null} values  a measure
  * @property {Set<string>} [off]  heads switched off
  * @property {Map<string, number>} [factors]  heads scaled by another factor than 0 or 1
+ * @property {Map<string, number>} [carries]  marked heads' shares of a pair's difference
  */
 
 /**
@@ -231,6 +232,7 @@ export class Grid {
       cell.classList.toggle("hv-dim", Boolean(picture.only && !roles.includes(picture.only)));
       cell.classList.toggle("hv-off", isOff);
       cell.classList.toggle("hv-scaled", isScaled);
+      cell.classList.toggle("hv-carries", picture.carries?.has(name) ?? false);
       const label = headLabel(name, roles, Boolean(picture.roles), headStates(name, picture));
       if (cell.getAttribute("aria-label") !== label) {
         cell.setAttribute("aria-label", label);

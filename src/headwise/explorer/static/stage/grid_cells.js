@@ -3,6 +3,7 @@
 
 /** @import {GridPicture} from "./grid.js" */
 
+import { carrierLabel } from "./carriers.js";
 import { svg } from "./dom.js";
 import { paintBars, paintMap } from "./shades.js";
 
@@ -21,11 +22,12 @@ export function slash(cell, isOff) {
 }
 
 /** What a head's label says besides its roles. @param {string} name @param {GridPicture} picture */
-export function headStates(name, { chosen, off, factors, values }) {
+export function headStates(name, { chosen, off, factors, values, carries }) {
   const factor = factors?.get(name);
   const state = off?.has(name) ? "off" : factor === undefined ? "" : `times ${factor}`;
+  const share = carries?.get(name);
   const all = [chosen.includes(name) ? "chosen" : "", state, values?.[name]?.words ?? ""];
-  return all.filter(Boolean);
+  return [...all, share === undefined ? "" : carrierLabel(share)].filter(Boolean);
 }
 
 /**

@@ -48,6 +48,13 @@ export function points(change) {
 }
 
 /**
+ * A share that may be negative: "31%", "\u221212%".
+ * @param {number} share
+ * @returns {string}
+ */
+export const signedPercent = (share) => `${share < 0 ? "\u2212" : ""}${rounded(Math.abs(share))}%`;
+
+/**
  * "a", "a and b", "a, b and c".
  * @param {string[]} items
  * @returns {string}

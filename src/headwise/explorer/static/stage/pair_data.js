@@ -83,6 +83,8 @@ export class PairData {
     return {
       data,
       aligned,
+      carries: answer.carries,
+      whyNoCarries: answer.why_no_carries,
       words: pairWords(first.rows, axis.rows, aligned),
       side: this.host.get("side"),
       partner: (/** @type {number | null} */ at) => find(0, at),

@@ -50,6 +50,7 @@ export class Parts {
     this.gridBox = section("grid-panel", "All heads");
     this.findBox = make("div", {});
     this.factBox = make("div", { class: "hv-fact-box" });
+    this.carriersNote = make("p", { class: "hv-carriers", hidden: true });
     this.missing = make("p", { class: "hv-missing" }, host.missing ?? "");
     this.missing.hidden = !host.missing;
     this.below = make("div", { class: "hv-below" });
@@ -103,7 +104,7 @@ export class Parts {
     const { view } = this;
     const { layers } = view.host.about;
     const cells = make("div", { class: "hv-grid-box" });
-    this.gridBox.append(cells);
+    this.gridBox.append(cells, this.carriersNote);
     const actions = {
       choose: (/** @type {string} */ name, /** @type {boolean} */ isAdded) =>
         view.choose(name, isAdded),

@@ -4,6 +4,7 @@
 /** @import {Parts} from "./parts.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
+import { carriersNote } from "./carriers.js";
 import { withRoom } from "./editing.js";
 import { isTaken } from "./finding_choice.js";
 import { allHeads, inkOf, roleColour, rolesOf, shownRole } from "./frame.js";
@@ -46,6 +47,9 @@ export function showParts(parts, frame) {
   parts.legend.el.hidden = host.get("grid") in measures;
   showFindings(parts, frame);
   showRanking(parts, frame, isPair);
+  parts.carriersNote.hidden = !isPair;
+  parts.carriersNote.textContent =
+    isPair && frame.pair ? carriersNote(frame.pair.carries, frame.pair.whyNoCarries) : "";
   const key = `${frame.data.text.name} ${view.tab} ${Boolean(host.about.scan)}`;
   parts.facts?.show(key, view.tab, host.about, host.theme());
 }

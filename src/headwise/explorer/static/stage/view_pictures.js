@@ -8,6 +8,7 @@
 /** @import {Match} from "./pair.js" */
 /** @import {Picture, PictureHead} from "./picture.js" */
 
+import { carriers } from "./carriers.js";
 import { GROUNDS, ink, mix } from "./colours.js";
 import { inkOf, restColour, roleColour, rolesOf, shownRole } from "./frame.js";
 import { format } from "./head_facts.js";
@@ -26,7 +27,8 @@ import { shades } from "./shades.js";
  * @property {boolean} isPointed  whether a word is hovered on the stage
  * @property {boolean} isLookedAt @property {boolean} hidesSpecial
  * @property {{data: TextData, aligned: Match[], partner: (at: number | null) => number | null,
- *   side: string, words: [string, string]} | null} pair
+ *   side: string, words: [string, string], carries: Record<string, number> | null,
+ *   whyNoCarries: string | null} | null} pair
  * @property {string} tab  the head whose map is shown
  * @property {[number, number] | null} window  words of a long text that the stage shows
  * @property {boolean} isNarrow @property {boolean} isWrapped  whether the stage has several lines
@@ -177,6 +179,7 @@ export function gridPicture(frame, measures, names) {
           inStack(head) ? data.bars(head, /** @type {number} */ (word), frame.isLookedAt) : null
       : null,
     values: column ? shadeValues(column, names, theme) : null,
+    carries: frame.pair?.side === "both" ? carriers(frame.pair.carries) : undefined,
   };
 }
 
