@@ -42,7 +42,7 @@ def test_patch_prints_the_prompts_a_grid_the_heads_and_remarks(
     assert ran.err.splitlines() == [
         f"headwise: {stage}"
         for stage in (
-            *("denoising", "noising", "attribution", "control, denoising", "paths to L1H2"),
+            *("attribution", "denoising", "noising", "control, denoising", "paths to L1H2"),
         )
     ]
     lines = [line.strip() for line in ran.out.splitlines()]

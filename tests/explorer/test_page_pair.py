@@ -159,7 +159,7 @@ def test_dots_mark_the_heads_that_carry_the_difference(page: Page) -> None:
     listed = ", ".join(map(" ".join, zip(names, shares, strict=True)))
     expect(note).to_have_text(
         "Dots mark the heads that carry most of the difference between the two sentences: "
-        f"{listed}. This is an estimate from gradients."
+        f"{listed}. Each head was patched alone."
     )
     label = f"{names[0]}, no clear role, carries {shares[0]} of the difference"
     expect(page.get_by_role("gridcell", name=label)).to_be_visible()
@@ -187,7 +187,7 @@ def test_shares_keep_their_sign_and_small_ones_are_left_out(page: Page) -> None:
             .map((carries) => carriersNote(carries, null));
         }"""
     )
-    end = "This is an estimate from gradients."
+    end = "Each head was patched alone."
     difference = "of the difference between the two sentences"
     assert notes == [
         f"Dots mark the heads that carry most {difference}: L1H0 20%, L0H0 \N{MINUS SIGN}12%. "

@@ -6,7 +6,13 @@ from transformers import BertForSequenceClassification
 
 from headwise.explorer import pair_carriers
 from headwise.explorer.api_requests import PageRequest
-from headwise.explorer.pair_carriers import NO_DIFFERENCE, NO_MASK, OTHER_LENGTH, TOO_LONG
+from headwise.explorer.pair_carriers import (
+    CANDIDATES,
+    NO_DIFFERENCE,
+    NO_MASK,
+    OTHER_LENGTH,
+    TOO_LONG,
+)
 from headwise.explorer.save_page import saved_data
 from headwise.explorer.session import Session
 from headwise.heads import HeadId
@@ -14,6 +20,7 @@ from headwise.objectives.losses import Divergence
 from headwise.objectives.scored_model import ScoredModel
 from headwise.patching.alignment import align_pairs
 from headwise.patching.attribution import attribute_heads
+from headwise.patching.exact import patch_each_head
 from headwise.patching.metrics import CleanCosine, CleanDivergence, Metric
 from headwise.patching.prompts import PromptPair
 from headwise.patching.runs import run_pairs
@@ -42,11 +49,16 @@ def test_shares_are_those_of_attribution_patching(
     (batch,) = align_pairs(session.scored, [PromptPair(text, other)])
     runs = run_pairs(session.scored.model, batch, metric)
     heads = list(map(HeadId.parse, answer.carries))
-    assert len(heads) == sum(session.num_heads.values())
+    every = [
+        HeadId(call.layer, head, call.stack)
+        for call in runs.calls["noise"]
+        for head in range(call.num_heads)
+    ]
     outputs = runs.replacements("denoise")
-    changes = attribute_heads(runs, "denoise", outputs, heads)[:, 0]
-    largest = max(answer.carries, key=lambda head: abs(answer.carries[head]))
-    assert largest == str(heads[int(changes.abs().argmax())])
+    estimates = attribute_heads(runs, "denoise", outputs, every)[:, 0]
+    assert len(heads) == min(CANDIDATES, len(every))
+    assert every[int(estimates.abs().argmax())] in heads
+    changes = patch_each_head(runs, "denoise", outputs, heads)[:, 0]
     shares = (changes / (runs.clean - runs.corrupted)).tolist()
     assert list(answer.carries.values()) == pytest.approx(shares, abs=1e-4)
 

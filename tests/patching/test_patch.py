@@ -92,7 +92,9 @@ def test_results_record_what_was_measured_and_how_far_estimates_agree() -> None:
     result = patch(planted_model(), pairs=pairs_of())
     about = result.table.about
     assert about["difference"] == pytest.approx(about["clean"] - about["corrupted"])
-    assert set(about["agreement"]["attribution"]) == {"top", "recall", "mean_absolute_error"}
+    assert set(about["agreement"]["attribution"]) == {
+        *("top", "recall", "mean_absolute_error", "largest_error")
+    }
     assert about["control"]["heads"] == len(result.table)
 
 

@@ -1,7 +1,8 @@
-"""Which heads carry the difference between two texts, estimated from gradients.
+"""Which heads carry the difference between two texts: gradients propose, patching measures.
 
-In: the analyses of two texts with equally many tokens. Out: for each head, the share of the
-difference between the model's outputs that the head carries; or the reason why it is unknown.
+In: the analyses of two texts with equally many tokens. Out: for the heads with the largest
+estimates, the share of the difference between the model's outputs that each carries alone; or the
+reason why it is unknown.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from headwise.objectives.objective import upcast_to_float32
 from headwise.objectives.scored_model import ScoredModel
 from headwise.patching.alignment import PairBatch
 from headwise.patching.attribution import attribute_heads
+from headwise.patching.exact import patch_each_head
 from headwise.patching.metrics import CleanCosine, CleanDivergence, Metric
 from headwise.patching.patch import SMALLEST_DIFFERENCE
 from headwise.patching.runs import PairRuns, run_pairs
@@ -29,6 +31,8 @@ from headwise.watching.running import in_evaluation
 
 MAX_TOKENS = 512
 """Largest number of tokens per text: the backward pass keeps what every layer computed."""
+CANDIDATES = 10
+"""Number of heads that are measured: those with the largest estimates."""
 DIGITS = 4
 """Decimal places of a share."""
 DIRECTION = "denoise"
@@ -68,7 +72,7 @@ class LogitDivergence(CleanDivergence):
 
 
 def pair_carriers(scored: ScoredModel, first: TextAnalysis, second: TextAnalysis) -> Carriers:
-    """The share of the difference that each head carries; two forward passes and a backward one."""
+    """Shares of the difference that heads carry; a few forward passes and a backward one."""
     texts = (first, second)
     if first.batch.num_tokens != second.batch.num_tokens:
         return Carriers(None, OTHER_LENGTH)
@@ -96,12 +100,15 @@ def _shares(runs: PairRuns) -> Carriers:
         for call in runs.calls[DIRECTION]
         for head in range(call.num_heads)
     ]
-    changes = attribute_heads(runs, DIRECTION, runs.replacements(DIRECTION), heads)
-    shares = changes[:, 0] / difference
-    if not shares.isfinite().all():
+    outputs = runs.replacements(DIRECTION)
+    estimates = attribute_heads(runs, DIRECTION, outputs, heads)[:, 0]
+    if not estimates.isfinite().all():
         return Carriers(None, f"{NO_ESTIMATE}: its gradients are not finite.")
+    rows = estimates.abs().topk(min(CANDIDATES, len(heads))).indices.tolist()
+    largest = [heads[row] for row in sorted(rows)]
+    shares = patch_each_head(runs, DIRECTION, outputs, largest)[:, 0] / difference
     rounded = (round(share, DIGITS) for share in shares.tolist())
-    return Carriers(dict(zip(map(str, heads), rounded, strict=True)))
+    return Carriers(dict(zip(map(str, largest), rounded, strict=True)))
 
 
 def _metric(scored: ScoredModel) -> Metric:

@@ -7,7 +7,7 @@ import { rounded, signedPercent } from "./numbers.js";
 const MOST = 5,
   LEAST = 5;
 const AGAINST = "A minus means that the head works against it. ";
-const ESTIMATE = "This is an estimate from gradients.";
+const MEASURED = "Each head was patched alone.";
 
 /**
  * The heads with the largest shares of either sign, the largest first.
@@ -28,13 +28,13 @@ export function carriersNote(carries, why) {
   const all = [...carriers(carries)];
   const marked = all.map(([head, share]) => `${head} ${signedPercent(share)}`);
   const difference = "of the difference between the two sentences";
-  if (!marked.length) return `No head carries ${LEAST}% or more ${difference}. ${ESTIMATE}`;
+  if (!marked.length) return `No head carries ${LEAST}% or more ${difference}. ${MEASURED}`;
   const [dots, heads] =
     marked.length === 1
       ? ["The dot marks", "the head that carries"]
       : ["Dots mark", "the heads that carry"];
   const against = all.some(([, share]) => share < 0) ? AGAINST : "";
-  return `${dots} ${heads} most ${difference}: ${marked.join(", ")}. ${against}${ESTIMATE}`;
+  return `${dots} ${heads} most ${difference}: ${marked.join(", ")}. ${against}${MEASURED}`;
 }
 
 /** Part of a marked head's label. @param {number} share */
