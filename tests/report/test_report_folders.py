@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from torch import nn
 
@@ -192,9 +193,11 @@ def test_importance_of_another_model_raises(scan: Path, importance: Path, smalle
     other.write(importance / "importance.parquet", force=True)
     with pytest.raises(OptionError, match=r"importance .*other.*small"):
         read_folders(scan, importance)
-    (importance / "interaction.csv").unlink()
     moved = HeadTable(table.df.assign(layer=table.df["layer"] + 9), table.about)
     moved.write(importance / "importance.parquet", force=True)
+    names, file = list(map(str, moved.heads)), importance / "interaction.csv"
+    interaction = pd.read_csv(file, index_col=0).set_axis(names).set_axis(names, axis=1)
+    interaction.to_csv(file)
     with pytest.raises(OptionError, match=r"importance has L9H0, which the scan does not have"):
         read_folders(scan, importance)
     HeadTable(table.df.drop(columns="zero"), {}).write(
