@@ -60,6 +60,15 @@ def test_the_grid_has_the_sign_and_the_size_of_every_effect() -> None:
     ]
 
 
+def test_heads_that_were_not_patched_are_blank_in_the_grid() -> None:
+    result = patch_result()
+    df = result.table.df.assign(patch_denoise=[math.nan, 0.025, -0.24, 0.5, math.nan])
+    lines = [line.rstrip() for line in lines_of(effect_grids(PatchResult(HeadTable(df, ABOUT))))]
+    assert lines[2:4] == ["L0    +  -4", "L1 +9"]
+    assert lines[4].startswith("1 to 9: tenths of the largest effect, 50% of L1H0;")
+    assert lines[5].endswith("blank: not patched")
+
+
 def test_colours_repeat_the_signs() -> None:
     text = "\n".join(lines_of(effect_grids(patch_result()), force_terminal=True))
     assert "\x1b[1;34m+9" in text and "\x1b[31m-4" in text

@@ -76,7 +76,8 @@ def effect_grids(result: PatchResult) -> Group:
     """A grid per stack: a row per layer, a column per head, the sign and size of each effect."""
     table, column = result.table, result.ranked_by
     values = dict(zip(table.heads, table.df[column].tolist(), strict=True))
-    strongest = max(values, key=lambda head: abs(values[head]))
+    measured = [head for head, value in values.items() if not math.isnan(value)]
+    strongest = max(measured, key=lambda head: abs(values[head]))
     largest = abs(values[strongest])
     parts: list[Any] = [Text(f"Effect of each head ({RANKED_BY[column]})", style="bold")]
     for stack in table.stacks:
@@ -91,14 +92,17 @@ def effect_grids(result: PatchResult) -> Group:
         Text(
             f"1 to 9: tenths of the largest effect, {_text(values[strongest], column)} of "
             f"{strongest}; + or -: less than a tenth; {NONE}: under {SMALLEST_SIGN:.0%} of it"
+            f"{'' if len(measured) == len(values) else '; blank: not patched'}"
         )
     )
     return Group(*parts)
 
 
 def _cell(share: float) -> Text:
-    """The sign and size of an effect that is this share of the largest, -1 to 1."""
+    """The sign and size of an effect that is this share of the largest, -1 to 1; blank for NaN."""
     size = abs(share)
+    if math.isnan(share):
+        return Text("")
     if size < SMALLEST_SIGN:
         return Text(NONE, style="dim")
     tenths = min(9, math.floor(10 * size + 1e-9)) if size >= SMALLEST_TENTHS else ""
