@@ -1,5 +1,7 @@
 """Direct effects and the parts that are not heads add up to the logit difference."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -8,9 +10,10 @@ from headwise.errors import ModelError
 from headwise.patching.direct_effect import direct_effects
 from headwise.patching.frozen_norm import FrozenNorm
 from headwise.patching.metrics import LogitDifference
+from headwise.patching.runs import run_pairs
 
 from ..watching.helpers import allow_weights
-from .tiny_runs import assert_same, heads_of, runs_of
+from .tiny_runs import assert_same, batch_of, heads_of, runs_of
 
 pytestmark = allow_weights
 ADDS_UP = ["gpt2", "gpt_neox", "llama", "opt", "phi3", "qwen2", "qwen3"]
@@ -24,11 +27,14 @@ def test_direct_effects_add_up_to_the_logit_difference(name: str) -> None:
     assert float(effects.heads.abs().max()) > 1e-3
 
 
-def test_a_head_in_the_last_layer_has_only_direct_and_feed_forward_effects() -> None:
-    runs = runs_of("llama", LogitDifference())
-    heads = heads_of(runs)
-    effects = direct_effects(runs, heads)
-    assert effects.heads.shape == (len(heads), len(runs.clean))
+def test_direct_effects_are_those_at_the_answers_position() -> None:
+    model, batch = batch_of("llama")
+    earlier = replace(batch, position=batch.position - 3)
+    runs = run_pairs(model, earlier, LogitDifference())
+    effects = direct_effects(runs, heads_of(runs))
+    assert_same(effects.sum, runs.clean)
+    last = direct_effects(runs_of("llama", LogitDifference()), heads_of(runs))
+    assert not torch.allclose(effects.heads, last.heads)
 
 
 def test_a_norm_after_attention_is_refused_by_name() -> None:

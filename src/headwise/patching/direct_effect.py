@@ -19,6 +19,7 @@ from headwise.heads import HeadId
 from headwise.patching.frozen_norm import FrozenNorm
 from headwise.patching.residual_stream import TOLERANCE, RecordedStream, head_weights, record_stream
 from headwise.patching.runs import PairRuns
+from headwise.watching.hooks import ModuleCall
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class DirectEffects:
 
 @torch.no_grad()
 def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
-    """Each head's own part of the logit difference at the last position of the clean prompts."""
+    """Each head's own part of the logit difference at the answer's position of clean prompts."""
     batch = runs.batch
     model: Any = runs.model
     assert batch.answer is not None and batch.instead is not None
@@ -47,40 +48,47 @@ def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
     stream = record_stream(model, batch.clean)
     if not isinstance(unembedding, nn.Linear) or not stream.blocks:
         raise ModelError(f"{type(model).__name__} has no layers that are followed by logits")
-    bias = unembedding.bias
-    direction = unembedding.weight[batch.answer] - unembedding.weight[batch.instead]
+    rows = torch.arange(len(batch.position))
+
+    def at_answer(states: Float[Tensor, "batch position *size"]) -> Tensor:
+        return states[rows, batch.position]
+
     written = {
-        HeadId(call.layer, head, call.stack): output
+        HeadId(call.layer, head, call.stack): at_answer(call.mixed[:, head]) @ weight
         for call in runs.calls["noise"]
-        for head, output in enumerate(
-            (call.mixed[:, :, -1:].transpose(0, 1) @ head_weights(call)[:, None])[:, :, 0]
-        )
+        for head, weight in enumerate(head_weights(call))
     }
-    first = stream.calls[stream.blocks[0].name].input
-    rest = torch.stack([stream.rest(block)[:, -1] for block in stream.blocks]).sum(0)
-    added = torch.stack([stream.projection(block)[:, -1] for block in stream.blocks]).sum(0)
+    from_heads = torch.stack([*written.values()]).sum(0)
+    blocks = stream.blocks
+    attention = torch.stack([at_answer(stream.projection(block)) for block in blocks])
     parts = {
-        "embedding": first[:, -1],
-        "feed-forward": rest,
-        "biases": added - torch.stack([*written.values()]).sum(0),
+        "embedding": at_answer(stream.calls[blocks[0].name].input),
+        "feed-forward": torch.stack([at_answer(stream.rest(each)) for each in stream.blocks]).sum(
+            0
+        ),
+        "biases": attention.sum(0) - from_heads,
     }
-    (final,) = (call for name, call in stream.calls.items() if _at(model, name) is unembedding)
-    norm = FrozenNorm.of(_final_norm(stream, final.input), sum(parts.values()) + _total(written))
-    others = {name: (norm.contribution(part) * direction).sum(-1) for name, part in parts.items()}
-    others["biases"] = others["biases"] + (norm.bias * direction).sum(-1)
-    if bias is not None:
-        others["biases"] = others["biases"] + bias[batch.answer] - bias[batch.instead]
-    logits, rows = final.output[:, -1], torch.arange(len(direction))
+    final = _final_norm(stream, unembedding)
+    norm = FrozenNorm.of(model.get_submodule(final.name), from_heads + sum(parts.values()))
+    direction = unembedding.weight[batch.answer] - unembedding.weight[batch.instead]
+
+    def difference(part: Float[Tensor, "batch d_model"]) -> Float[Tensor, " batch"]:
+        return (part * direction).sum(-1).double().cpu()
+
+    constant = difference(norm.bias.expand(direction.shape))
+    if unembedding.bias is not None:
+        bias = unembedding.bias[batch.answer] - unembedding.bias[batch.instead]
+        constant = constant + bias.double().cpu()
+    others = {name: difference(norm.contribution(part)) for name, part in parts.items()}
+    others["biases"] = others["biases"] + constant
+    logits = unembedding(at_answer(final.output)).double().cpu()
     effects = DirectEffects(
-        torch.stack([(norm.contribution(written[head]) * direction).sum(-1) for head in heads])
-        .double()
-        .cpu(),
-        {name: part.double().cpu() for name, part in others.items()},
-        (logits[rows, batch.answer] - logits[rows, batch.instead]).double().cpu(),
+        torch.stack([difference(norm.contribution(written[head])) for head in heads]),
+        others,
+        logits[rows, batch.answer] - logits[rows, batch.instead],
     )
-    size = float(effects.heads.abs().sum(0).max() + effects.total.abs().max())
     error = float((effects.sum - effects.total).abs().max())
-    if error > TOLERANCE * size:
+    if error > TOLERANCE * float(effects.heads.abs().sum(0).max() + effects.total.abs().max()):
         raise ModelError(
             f"the direct effects of {type(model).__name__}'s heads and its other parts add up to "
             f"another logit difference, with an error of {error:.2g} logits"
@@ -88,28 +96,15 @@ def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
     return effects
 
 
-def _total(written: Mapping[HeadId, Tensor]) -> Tensor:
-    return torch.stack([*written.values()]).sum(0)
-
-
-def _at(model: nn.Module, path: str) -> nn.Module:
-    return model.get_submodule(path)
-
-
-def _final_norm(
-    stream: RecordedStream, states: Float[Tensor, "batch position d_model"]
-) -> nn.Module:
-    """The innermost module that outputs the `states` that the logits are computed from."""
+def _final_norm(stream: RecordedStream, unembedding: nn.Linear) -> ModuleCall:
+    """The call of the innermost module that outputs what the logits are computed from."""
+    modules = dict(stream.model.named_modules())
+    (read,) = (call.input for name, call in stream.calls.items() if modules[name] is unembedding)
     for name in reversed([*stream.calls]):
-        call = stream.calls[name]
-        is_leaf = not [*_at(stream.model, name).children()]
-        if (
-            is_leaf
-            and isinstance(call.output, Tensor)
-            and call.output.shape[-1] == states.shape[-1]
-        ):
-            if torch.equal(call.output[:, -1], states[:, -1]):
-                return _at(stream.model, name)
+        call, output = stream.calls[name], stream.calls[name].output
+        is_leaf = not [*modules[name].children()] and isinstance(output, Tensor)
+        if is_leaf and output.dim() == 3 and torch.equal(output[:, -1], read[:, -1]):
+            return call
     raise ModelError(
         f"{type(stream.model).__name__} computes its logits from states that no norm returns"
     )

@@ -425,7 +425,7 @@ class _PatchRun:
     def _direct(self) -> Float[Tensor, "heads pairs"] | None:
         """Direct effects on the logit difference; None if they are unknown or not wanted."""
         wanted = self.settings.direct
-        is_possible = self.metric.needs_answers and self.runs[0].batch.position.numel() > 0
+        is_possible = self.metric.needs_answers
         if wanted is False or (wanted is None and not is_possible):
             return None
         if not is_possible:
