@@ -89,7 +89,7 @@ def test_a_click_locks_a_word_and_a_second_click_or_escape_unlocks_it(page: Page
     word(page, 4).click()
     hash_has(page, word="-")
     page.mouse.move(*OUT)
-    headline(page, "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link in L3H1")
+    headline(page, "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link to another word in L3H1")
     expect(page.locator(".hv-sub")).to_have_text(
         "Coreference in any text: tends to look back to a mention of the same thing. "
         "Links to another word are drawn from 15% up. Choose a word to see all of its links."
