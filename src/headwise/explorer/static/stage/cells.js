@@ -5,7 +5,7 @@ import { LINE } from "./layout_parts.js";
 import { DRAWN, isRestingRole } from "./links.js";
 import { percent, points, rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
-import { isUnder } from "./tabs.js";
+import { isBanded } from "./tabs.js";
 
 /** @import {Theme} from "./colours.js" */
 /** @import {Deck, Layout, Rect} from "./layout.js" */
@@ -93,8 +93,7 @@ function columnColour(picture, side, head, column) {
  */
 function isOut({ y, h }, { view }) {
   if (!view) return false;
-  const isUnderTabs = view.edge !== undefined && isUnder(y, view);
-  return isUnderTabs || y + h < view.top - LINE || y > view.bottom + LINE;
+  return isBanded(y, view) || y + h < view.top - LINE || y > view.bottom + LINE;
 }
 
 /**
