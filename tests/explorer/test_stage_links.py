@@ -213,8 +213,8 @@ def test_every_word_is_in_one_count_of_the_note_without_a_word() -> None:
     rows = [mark, to_first, to_first, to_word, to_itself, to_last, mark, mark]
     dot = "\u2002·\u2002"
     parts = (
-        "1 of 5 words has an arc",
-        "2 look most at [CLS]",
+        "2 of 5 words have an arc",
+        "1 looks most at [CLS]",
         "1 looks most at itself",
         "1 looks most at [SEP]",
     )
