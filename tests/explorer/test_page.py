@@ -191,7 +191,7 @@ def test_several_heads_are_laid_over_each_other(chrome: Browser, site: str) -> N
 
 def test_a_sink_among_several_heads_rests(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#head=L3H1,L2H1,L1H11&word=8") as page:
-        headline(page, "it looks at animal and tired, and rests on [CLS]")
+        headline(page, "it looks at animal and tired; L1H11 rests on [CLS]")
         resting = shares(1, 11, 8)
         assert resting.index(max(resting)) == 0, "its strongest link goes to [CLS]"
         note = page.locator(".hv-notes p").last

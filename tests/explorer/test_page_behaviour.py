@@ -89,7 +89,9 @@ def test_a_click_locks_a_word_and_a_second_click_or_escape_unlocks_it(page: Page
     word(page, 4).click()
     hash_has(page, word="-")
     page.mouse.move(*OUT)
-    headline(page, "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link in L3H1")
+    headline(
+        page, "Each word\N{RIGHT SINGLE QUOTATION MARK}s strongest link to another word in L3H1"
+    )
     expect(page.locator(".hv-sub")).to_have_text(
         "Coreference in any text: tends to look back to a mention of the same thing. "
         "Links to another word are drawn from 15% up. Choose a word to see all of its links."
@@ -122,9 +124,12 @@ def test_a_small_map_lends_its_arcs_and_a_click_chooses_it(page: Page) -> None:
     before = page.url
     page.hover(".hv-head[data-head=L2H1]")
     headline(page, "it looks at tired")
+    expect(page.locator(".hv-lent")).to_have_attribute("data-head", "L2H1")
+    expect(page.locator(".hv-head.hv-chosen")).to_have_attribute("data-head", "L3H1")
     assert page.url == before
     page.mouse.move(*OUT)
     headline(page, "it looks at animal")
+    expect(page.locator(".hv-lent")).to_have_count(0)
     page.click(".hv-head[data-head=L2H1]")
     hash_has(page, head="L2H1")
     expect(page.locator(".hv-head[data-head=L2H1]")).to_have_attribute("aria-selected", "true")

@@ -127,22 +127,26 @@ ON_TABS = """() => {
     const boxes = (selector) => [...document.querySelectorAll(selector)]
         .map((element) => element.getBoundingClientRect());
     const place = document.querySelector('.hw-window').getBoundingClientRect();
-    const tabs = boxes('.hw-tab-above');
+    const tabs = boxes('.hw-tab, .hw-more:not([hidden])');
     const shown = boxes('.hw-stage [data-side="0"]:not(.hw-under) .hw-pill, .hw-drawing .hw-cell')
         .filter(({ top, bottom }) => bottom > place.top && top < place.bottom);
     const covered = shown.filter((box) => tabs.some((tab) => box.top < tab.bottom - 1
         && box.bottom > tab.top + 1 && box.left < tab.right && box.right > tab.left));
-    return [tabs.length, shown.length > 12, covered.length];
+    const apart = tabs.every((one) => tabs.every((other) => one === other
+        || one.bottom <= other.top + 2 || other.bottom <= one.top + 2
+        || one.right <= other.left || other.right <= one.left));
+    return [boxes('.hw-tab').length > 0, apart, shown.length > 12, covered.length];
 }"""
-"""Number of tabs above, whether words are shown, and how many of these are under a tab."""
+"""Whether there are tabs, none over another, and words, and how many are under a tab."""
 
 
-def test_a_tab_on_a_phone_covers_no_word_and_no_cell(chrome: Browser, site: str) -> None:
-    address = f"{site}#head=L1H11&word={IT + 8 * 18}&text={quote(TEXT)}"
+@pytest.mark.parametrize("head", ["L1H11", "L3H1", "L2H8"])
+def test_a_tab_on_a_phone_covers_no_word_and_no_cell(chrome: Browser, site: str, head: str) -> None:
+    address = f"{site}#head={head}&word={IT + 8 * 18}&text={quote(TEXT)}"
     with page_at(chrome, address, size=PHONE) as page:
         settle(page)
         expect(page.locator(".hw-stage .hw-chosen")).to_have_text("it")
-        assert page.evaluate(ON_TABS) == [1, True, 0]
+        assert page.evaluate(ON_TABS) == [True, True, True, 0]
 
 
 def test_the_page_says_what_was_left_out_of_a_long_text(chrome: Browser, site: str) -> None:

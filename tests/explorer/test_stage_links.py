@@ -155,11 +155,12 @@ SAY = "return plain(overlayHeadline({ word: 'it' }, data.targets, data.isLookedA
 
 def test_the_headline_of_several_heads_says_which_of_them_rest() -> None:
     to = [
-        {"word": {"word": word}, "isResting": word == "[CLS]"}
-        for word in ("animal", "tired", "[CLS]", "animal")
+        {"name": f"L1H{at}", "word": {"word": word}, "isResting": word == "[CLS]"}
+        for at, word in enumerate(("animal", "tired", "[CLS]", "animal", "[CLS]"))
     ]
     for targets, expected in (
-        (to, "it looks at animal and tired, and rests on [CLS]"),
+        (to[:4], "it looks at animal and tired; L1H2 rests on [CLS]"),
+        (to, "it looks at animal and tired; L1H2 and L1H4 rest on [CLS]"),
         (to[:2], "it looks at animal and tired"),
         ([to[2], None], "it rests on [CLS]"),
         ([None, None], "it looks at no word with 10% or more"),
@@ -205,22 +206,30 @@ def unchosen_note(rows: list[list[float]], role: str = "coreference") -> Any:
     return run(NOTES, body, data)
 
 
-def test_the_note_without_a_word_counts_words_that_look_most_at_a_resting_place() -> None:
+def test_every_word_is_in_one_count_of_the_note_without_a_word() -> None:
     to_first, to_itself = [0.7, 0.3, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0.9, 0.1, 0, 0]
     to_word, to_last = [0.1, 0.1, 0.6, 0, 0, 0, 0.2, 0], [0.02] * 7 + [0.86]
     mark = [1.0] + [0.0] * 7
     rows = [mark, to_first, to_first, to_word, to_itself, to_last, mark, mark]
     dot = "\u2002·\u2002"
     parts = (
-        "2 words look most at [CLS]",
-        "1 word looks most at itself",
-        "1 word looks most at [SEP]",
-        "3 without a link of 15%",
+        "2 of 5 words have an arc",
+        "1 looks most at [CLS]",
+        "1 looks most at itself",
+        "1 looks most at [SEP]",
     )
     assert unchosen_note(rows) == dot.join(parts)
-    assert unchosen_note(rows, "sink") == dot.join([parts[1], "1 without a link of 15%"])
+    assert unchosen_note(rows, "sink") == dot.join(["4 of 5 words have an arc", parts[2]])
     spread = [[0.125] * 8] * 8
-    assert unchosen_note(spread) == ""
+    assert unchosen_note(spread) == "0 of 5 words have an arc\u2002·\u20025 without a link of 15%"
+
+
+def test_the_note_without_a_word_counts_arcs_that_are_cut() -> None:
+    size = 17
+    rows = np.eye(size)[[1, *range(size - 1)]] * 0.5
+    body = 'return rightNote(picture(data.text, [{ shares: data.rows }], { word: null }), "line")'
+    data = {"text": " ".join("abcdefghijklmnopq"), "rows": rows.tolist()}
+    assert run(NOTES, body, data) == "12 of 17 words have an arc\u2002·\u20025 weaker, not drawn"
 
 
 def test_the_headline_without_a_word_says_what_is_drawn() -> None:

@@ -166,8 +166,8 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     headline, sub = similarity(before, after, values)
     assert headline == "Sentences 2 and 3 become less alike"
     assert sub == (
-        "The cosine of 2 and 3 falls from 0.200 to \N{MINUS SIGN}0.050. With two heads picked at "
-        "random, twice, it stays between 0.190 and 0.210."
+        "The cosine of sentences 2 and 3 falls from 0.200 to \N{MINUS SIGN}0.050. With two heads "
+        "picked at random, twice, it stays between 0.190 and 0.210."
     )
     headline, sub = similarity(before, before, None, changed=0)
     assert headline == "Switch heads off, and see what changes"
@@ -177,11 +177,13 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     near = [[1, 0.78, 0.1], [0.78, 1, 0.2], [0.1, 0.2, 1]]
     headline, sub = similarity(before, near, [[0.77, 0.81], *values[1:]])
     assert headline == "Hardly any change"
-    assert sub.startswith("The cosine of 1 and 2 falls from 0.800 to 0.780. With two heads")
+    assert sub.startswith(
+        "The cosine of sentences 1 and 2 falls from 0.800 to 0.780. With two heads"
+    )
     tiny = [[1, 0.798, 0.1], [0.798, 1, 0.2], [0.1, 0.2, 1]]
     headline, sub = similarity(before, tiny, [[0.799, 0.801], *values[1:]])
     assert headline == "Hardly any change"
-    assert sub.startswith("The cosine of 1 and 2 falls from 0.800 to 0.798.")
+    assert sub.startswith("The cosine of sentences 1 and 2 falls from 0.800 to 0.798.")
     headline, _ = similarity(before, after, [*values[:2], [-0.1, 0.21]])
     assert headline == "No more change than with random heads"
     headline, sub = similarity([[1]], [[1]], None)

@@ -1,12 +1,13 @@
 // @ts-check
 /** Step 6: before Wo each head has its own columns; after Wo each has a part in every number. */
 
-/** @import {OutputFigure} from "../types.js" */
+/** @import {LessonHead, OutputFigure} from "../types.js" */
 /** @import {Lesson} from "./parts.js" */
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { bars, dot, largest, look, segments, vars } from "./parts.js";
+import { NO_ROLE } from "../stage/sentences.js";
+import { bars, chip, largest, look, segments, vars } from "./parts.js";
 import { sentence } from "./sentence.js";
 
 /** @param {OutputFigure} f @param {Lesson} lesson */
@@ -22,13 +23,18 @@ export function output(f, lesson) {
     output: largest(f.output),
   };
   const most = Math.max(...f.heads.map(({ share }) => share), 1e-9);
+  const lettered = (/** @type {LessonHead} */ head) => {
+    const letter = chip(head, lesson);
+    letter.title = look(head, lesson).role ?? NO_ROLE;
+    return letter;
+  };
   const rows = f.heads.map((owner, at) => {
     const band = make("span", { class: "lesson-band" });
     const row = make("button", { type: "button", class: "lesson-owner" });
     row.dataset.head = owner.head.name;
     row.dataset.part = `head ${owner.head.name}`;
     row.append(
-      dot(owner.head, lesson),
+      lettered(owner.head),
       make("b", {}, owner.head.name),
       make("span", { class: "lesson-track" }, band),
       make("span", { class: "lesson-adds" }, make("i"), make("b")),

@@ -1,7 +1,7 @@
 // @ts-check
 /** The arcs of one sentence: which, along which curve, how wide, in which order. */
 import { GROUNDS } from "./colours.js";
-import { curvesOf } from "./curves.js";
+import { curvesOf, joined } from "./curves.js";
 import { arrowSize, ribbonWidths } from "./geometry.js";
 import {
   DRAWN,
@@ -42,6 +42,8 @@ import { isInSight, placeTabs } from "./tabs.js";
  * @property {string} colour
  * @property {number} opacity of the whole arc
  * @property {boolean} isHatched
+ * @property {number} twins number of other heads' arcs between the same words
+ * @property {boolean} isOuter whether it is the outermost of these
  */
 
 /** @typedef {Plan & Placed} Arc */
@@ -176,13 +178,23 @@ const colourOf = ({ kind }, head, picture) =>
 /** Colour of a tab, whose words are small. @param {Plan} plan @param {PictureHead} head
  * @param {Picture} picture */
 const tabColour = (plan, head, picture) =>
-  plan.kind === "rest" ? GROUNDS[picture.theme].soft : colourOf(plan, head, picture);
+  plan.kind === "rest" || head.role === null
+    ? GROUNDS[picture.theme].soft
+    : colourOf(plan, head, picture);
 
 /** @param {Plan} plan */
 function opacityOf({ kind, share }) {
   if (kind === "faint") return 0.2;
   return kind === "plain" ? 0.3 + 0.7 * share : 1;
 }
+
+/**
+ * Whether an earlier head has the same colour, so that a head's arcs need a hatch.
+ * @param {{role: string | null}[]} heads
+ * @param {number} slot
+ */
+export const isHatched = (heads, slot) =>
+  heads.findIndex(({ role }) => role === heads[slot].role) !== slot;
 
 /** Drawing order of kinds, from the back. */
 const ORDER = { faint: 0, plain: 1, rest: 1, off: 2, ribbon: 2 };
@@ -268,8 +280,11 @@ export function deckArcs(picture, side, deck, layout, measure) {
   const { ends, tabs } = inWindow(all, side, picture, layout, measure);
   const sized = ends.map((end) => ({ ...end, sizes: sizesOf(end.plan, layout) }));
   const ways = sized.map(({ plan, source, target, sizes }) => {
-    return { source, target, isFaint: plan.kind === "faint", arrow: sizes.arrow.length };
+    const { widths, arrow } = sizes;
+    const isFaint = plan.kind === "faint";
+    return { source, target, isFaint, widths, arrow: arrow.length, wide: arrow.width };
   });
+  const names = ways.map(joined);
   const curves = curvesOf(ways, deck, layout);
   const arcs = sized.map(({ plan, sizes }, index) => {
     const head = side.heads[plan.slot];
@@ -283,7 +298,9 @@ export function deckArcs(picture, side, deck, layout, measure) {
       curve: curves[index],
       colour: colourOf(plan, head, picture),
       opacity: opacityOf(plan),
-      isHatched: side.heads.findIndex(({ role }) => role === head.role) !== plan.slot,
+      isHatched: isHatched(side.heads, plan.slot),
+      twins: names.filter((name) => name === names[index]).length - 1,
+      isOuter: names.indexOf(names[index]) === index,
     };
   });
   arcs.sort((one, other) => ORDER[one.kind] - ORDER[other.kind] || one.share - other.share);

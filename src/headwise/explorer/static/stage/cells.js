@@ -5,8 +5,9 @@ import { LINE } from "./layout_parts.js";
 import { DRAWN, isRestingRole } from "./links.js";
 import { percent, points, rounded } from "./numbers.js";
 import { isOverlay } from "./picture.js";
-import { isUnder } from "./tabs.js";
+import { isBanded } from "./tabs.js";
 
+/** @import {Theme} from "./colours.js" */
 /** @import {Deck, Layout, Rect} from "./layout.js" */
 /** @import {Measure} from "./measure.js" */
 /** @import {Picture, PictureHead, Side} from "./picture.js" */
@@ -35,8 +36,18 @@ import { isUnder } from "./tabs.js";
  * @property {number} size
  */
 
+/**
+ * Colour of small text about a head: the grey of heads without a role is for shapes.
+ * @param {PictureHead} head
+ * @param {Theme} theme
+ */
+export const textColour = ({ role, colour }, theme) =>
+  role === null ? GROUNDS[theme].soft : colour;
+
 /** Changes of this many points or more are printed. */
 export const CHANGED = 3;
+/** Smallest font size of a share. */
+const SMALLEST = 10;
 /** Printed for words that the chosen word cannot see. */
 export const UNSEEN = "\u2013";
 
@@ -82,8 +93,21 @@ function columnColour(picture, side, head, column) {
  */
 function isOut({ y, h }, { view }) {
   if (!view) return false;
-  const isUnderTabs = view.edge !== undefined && isUnder(y, view);
-  return isUnderTabs || y + h < view.top - LINE || y > view.bottom + LINE;
+  return isBanded(y, view) || y + h < view.top - LINE || y > view.bottom + LINE;
+}
+
+/**
+ * The largest size at which a number fits its cell; null if it never does.
+ * @param {string} text
+ * @param {number} weight
+ * @param {number} most
+ * @param {number} width
+ * @param {Measure} measure
+ */
+function fittingSize(text, weight, most, width, measure) {
+  for (let size = most; size >= SMALLEST; size -= 0.5)
+    if (measure.label(text, size, weight) + 2 <= width) return size;
+  return null;
 }
 
 /**
@@ -114,10 +138,10 @@ export function deckCells(picture, side, deck, layout, measure) {
       const isQuiet = !shares || rounded(share) < least;
       const isNothing = isQuiet || (!picture.isLookedAt && isDropped(head, column, share));
       const text = isHidden ? UNSEEN : isNothing ? "" : percent(share);
-      const fits = measure.label(text, size, isBold ? 600 : 400) + 2 <= rect.w;
+      const own = fittingSize(text, isBold ? 600 : 400, size, rect.w, measure);
       const key = `${side.index} ${slot} ${column}`;
-      const look = { key, fill, ink: ink(fill, theme, share), isBold, size };
-      return [{ ...rect, ...look, text: fits ? text : "" }];
+      const look = { key, fill, ink: ink(fill, theme, share), isBold, size: own ?? size };
+      return [{ ...rect, ...look, text: own ? text : "" }];
     });
   });
 }
@@ -174,14 +198,16 @@ export function deckLetters(picture, side, deck, layout) {
     const firsts = [...lines.values()];
     const isSide = layout.shape !== "vertical";
     const shown = isSide ? firsts : firsts.slice(0, 1);
+    const isName = head.letter.length > 1;
+    const away = isName ? 4 + 3.6 * head.letter.length : 13;
     return shown.map((cell, line) => ({
       key: `${side.index} letter ${slot} ${line}`,
-      x: isSide ? (layout.isMirrored ? layout.width + 13 : -13) : cell.x + cell.w / 2,
+      x: isSide ? (layout.isMirrored ? layout.width + away : -away) : cell.x + cell.w / 2,
       y: isSide ? cell.y + cell.h / 2 : (row.find((each) => each)?.y ?? 0) - 12,
       text: head.letter,
       mark: head.mark,
-      colour: head.colour,
-      size: 13,
+      colour: textColour(head, picture.theme),
+      size: isName ? 12 : 13,
     }));
   });
 }
@@ -217,7 +243,7 @@ export function deckChanges(picture, layout) {
         y: isBetween ? (above.y + above.h + cell.y) / 2 : foot,
         text: points(change),
         mark: "",
-        colour: change < 0 ? heads[0].colour : GROUNDS[theme].text,
+        colour: change < 0 ? textColour(heads[0], theme) : GROUNDS[theme].text,
         size: isBetween ? 16 : 13,
       },
     ];

@@ -14,12 +14,17 @@ import { landings, starts } from "./ports.js";
  * @property {Box} target
  * @property {boolean} isFaint
  * @property {number} arrow length of the arrowhead
+ * @property {{landing: number, start: number}} widths of the ribbon
+ * @property {number} wide width of the arrowhead
  */
 
 /** Space between a word and the arcs at its side, on a phone. */
 const BESIDE = { start: 13, end: 13 };
 /** An arc to a tab turns so close to it that it stays between tab and words. */
 const TO_TAB = 14;
+/** Lowest apex of several arcs between the same words, and their room beside a word. */
+const LEAST_TOP = 34;
+const ROOM = 26;
 /** @param {Rect} box */
 const middle = (box) => ({ x: box.x + box.w / 2, y: box.y + box.h / 2 });
 
@@ -58,11 +63,14 @@ function portsOf(ways, deck, layout) {
     for (const own of groups.values()) {
       const half = axis === "x" ? ways[own[0]][end].w / 2 : 10;
       const place = end === "source" ? starts : landings;
+      // Arcs between the same words share a port, and keep apart around it.
+      const shared = [...new Map(own.map((index) => [joined(ways[index]), index])).values()];
       const found = place(
-        own.map((index) => port(ways[index], end)),
+        shared.map((index) => port(ways[index], end)),
         half,
       );
-      own.forEach((index, order) => (all[index] = found[order]));
+      const places = new Map(shared.map((index, order) => [joined(ways[index]), found[order]]));
+      for (const index of own) all[index] = places.get(joined(ways[index])) ?? 0;
     }
     return all;
   };
@@ -81,18 +89,81 @@ export function curvesOf(ways, deck, layout) {
   const shown = deck.columns.filter((box) => box !== null);
   const left = Math.min(...shown.map((box) => box.x));
   const right = Math.max(...shown.map((box) => box.x + box.w));
+  const apart = apartOf(ways, layout.shape === "vertical");
   return ways.map((way, index) => {
     const { source, target, arrow } = way;
+    const own = apart[index];
+    const axis = layout.shape === "vertical" ? "y" : "x";
+    const sign = middle(target)[axis] < middle(source)[axis] ? -1 : 1;
+    const [start, end] = [from[index] - sign * own.start, to[index] + sign * own.landing];
     if (layout.shape === "vertical") {
       const extent = Math.min(shown.length, 40) * STEP;
-      return sideCurve(way, from[index], to[index], { left, right, extent, layout });
+      return sideCurve(way, start, end, own, { left, right, extent, layout });
     }
-    const [x0, x1] = [middle(source).x + from[index], middle(target).x + to[index]];
+    const [x0, x1] = [middle(source).x + start, middle(target).x + end];
     if (isBetweenLines(way, deck)) return lineCurve(way, x0, x1, deck);
     const edge = deck.isBelow ? source.y + source.h + 2 : source.y - 2;
     const height = arcHeight(middle(target).x - middle(source).x, right - left, layout.rise);
-    return arch(x0, x1, edge, height, arrow, deck.isBelow);
+    const top = Math.max(height, LEAST_TOP + own.inner);
+    return arch(x0, x1, edge, top - own.lower, arrow, deck.isBelow);
   });
+}
+
+/**
+ * How far an arc is from others between the same two words, of other heads.
+ * @typedef {object} Apart
+ * @property {number} start from their common middle, outwards
+ * @property {number} landing likewise
+ * @property {number} lower distance of its apex from the outermost one's
+ * @property {number} inner the same of the innermost one
+ */
+
+/** @param {{source: Box, target: Box}} way whose words it joins */
+export const joined = ({ source, target }) => `${source.at} ${target.at}`;
+
+/**
+ * Keep arcs of several heads between the same words apart, the first one outermost.
+ * @param {Way[]} ways
+ * @param {boolean} isVertical
+ * @returns {Apart[]}
+ */
+function apartOf(ways, isVertical) {
+  const apart = ways.map(() => ({ start: 0, landing: 0, lower: 0, inner: 0 }));
+  for (const own of groupsOf(ways)) {
+    /** @param {(way: Way) => number} width @param {number} gap */
+    const places = (width, gap) => {
+      let sum = 0;
+      return own.map((index, order) => {
+        if (order) sum += (width(ways[own[order - 1]]) + width(ways[index])) / 2 + gap;
+        return sum;
+      });
+    };
+    const starts = places(({ widths }) => widths.start, 2);
+    const ends = places(({ wide }) => wide, 3);
+    const tops = places(({ widths }) => widths.landing, 4);
+    const last = own.length - 1;
+    const shrink = isVertical ? Math.min(1, ROOM / Math.max(1, ends[last])) : 1;
+    own.forEach((index, order) => {
+      apart[index] = {
+        start: starts[last] / 2 - starts[order],
+        landing: shrink * (ends[last] / 2 - ends[order]),
+        lower: tops[order],
+        inner: tops[last],
+      };
+    });
+  }
+  return apart;
+}
+
+/** Indices of the ways that join the same words, in order. @param {Way[]} ways */
+function groupsOf(ways) {
+  /** @type {Map<string, number[]>} */
+  const groups = new Map();
+  ways.forEach((way, index) => {
+    const key = joined(way);
+    groups.set(key, [...(groups.get(key) ?? []), index]);
+  });
+  return groups.values();
 }
 
 /**
@@ -100,16 +171,20 @@ export function curvesOf(ways, deck, layout) {
  * @param {Way} way
  * @param {number} from
  * @param {number} to
+ * @param {Apart} apart
  * @param {{left: number, right: number, extent: number, layout: Layout}} all
  */
-function sideCurve({ source, target, arrow }, from, to, { left, right, extent, layout }) {
+function sideCurve({ source, target, arrow }, from, to, apart, all) {
+  const { left, right, extent, layout } = all;
   const { width, isMirrored } = layout;
   /** @param {number} x */
   const turn = (x) => (isMirrored ? width - x : x);
   /** @param {Box} box */
   const side = (box) => (isMirrored ? width - box.x : box.x + box.w);
   const dy = middle(target).y - middle(source).y;
-  const apex = bulgeApex(dy, isMirrored ? width - left : right, width, extent);
+  const outmost = isMirrored ? width - left : right;
+  const least = Math.min(width - 14, outmost + 8 + apart.inner);
+  const apex = Math.max(bulgeApex(dy, outmost, width, extent), least) - apart.lower;
   return bulge(
     { x: turn(side(source) + BESIDE.start), y: middle(source).y + from },
     { x: turn(side(target) + BESIDE.end), y: middle(target).y + to },

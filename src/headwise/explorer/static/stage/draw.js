@@ -112,10 +112,12 @@ export function arcShape(arc, picture, id) {
   const isFlat = Math.abs(arc.curve.end[arc.curve.axis] - arc.curve.start[arc.curve.axis]) < 2;
   const fill = isFlat ? colour : `url(#${id})`;
   const whole = { class: "hw-body hw-shaft", d: shaft, fill };
-  const parts = [shape("path", whole)];
+  const { ground } = GROUNDS[picture.theme];
+  const gap = { class: "hw-body", d: shaft, fill: ground, stroke: ground, "stroke-width": 3 };
+  const parts = [...(arc.twins ? [shape("path", gap)] : []), shape("path", whole)];
   if (arc.isHatched) {
     const hatch = { class: "hw-body hw-hatch", d: shaft, fill: `url(#${id}h)` };
-    parts.push(hatching(`${id}h`, GROUNDS[picture.theme].ground), shape("path", hatch));
+    parts.push(hatching(`${id}h`, ground), shape("path", hatch));
   }
   const opacity = arc.opacity < 1 ? arc.opacity : null;
   return shape(

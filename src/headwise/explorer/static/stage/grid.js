@@ -30,6 +30,7 @@ import { headLabel } from "./sentences.js";
  * @property {Record<string, RoleFacts>} facts  every role's letter and colours
  * @property {Record<string, string[]> | null} roles  roles by head, lead first; null: not measured
  * @property {string[]} chosen
+ * @property {string | null} [lent]  a head that is only hovered, and whose arcs are shown
  * @property {string | null} only  the role whose heads stay in full; the others are dimmed
  * @property {"light" | "dark"} theme
  * @property {{own: (role: string | null) => string, rest: string, shades: (colour: string) =>
@@ -227,6 +228,7 @@ export class Grid {
       const isScaled = picture.factors?.has(name) ?? false;
       cell.setAttribute("aria-selected", String(isChosen));
       cell.classList.toggle("hv-chosen", isChosen);
+      cell.classList.toggle("hv-lent", name === picture.lent);
       const outline = isChosen && !isFew ? picture.colours.own(roles[0] ?? null) : "";
       cell.style.outlineColor = outline;
       cell.classList.toggle("hv-dim", Boolean(picture.only && !roles.includes(picture.only)));

@@ -4,6 +4,7 @@
 /** @import {RoleFacts} from "../types.js" */
 /** @import {Part} from "./sentences.js" */
 
+import { isHatched } from "./arcs.js";
 import { make } from "./dom.js";
 import { chip } from "./legend.js";
 import { fill, NO_ROLE, NOT_MEASURED, plain } from "./sentences.js";
@@ -110,8 +111,9 @@ export class Headline {
 
   /** Name every head of an overlay below the headline. @param {HeadlinePicture} picture */
   showHeads({ heads, facts, theme, isMeasured }) {
-    const items = heads.map(({ name, role, mark, detail }) => {
-      const words = role ? `${role}${detail ? `, ${detail}` : ""}` : isMeasured ? NO_ROLE : "";
+    const items = heads.map(({ name, role, mark, detail }, at) => {
+      const gist = role ? `${role}${detail ? `, ${detail}` : ""}` : isMeasured ? NO_ROLE : "";
+      const words = [gist, isHatched(heads, at) ? "hatched" : ""].filter(Boolean).join(", ");
       return make(
         "span",
         { class: "hv-named" },

@@ -38,6 +38,8 @@ const OUTSIDE = 4;
  * @property {string} text the share to write; "" if none
  * @property {number} width of the text
  * @property {boolean} isResting whether the arc leads to a resting place, which is never the news
+ * @property {string} [twins] words that arcs of several heads join: all of them are labelled, or none
+ * @property {boolean} [isOuter] whether the arc is the outermost of these
  */
 
 /** @typedef {{x: number, y: number, w: number, onArc: boolean}} Spot middle of a label */
@@ -108,12 +110,31 @@ function outside({ curve, width, thickness }, raise) {
 }
 
 /**
+ * A label's place inside the apex of an arc.
+ * @param {Lane} lane
+ * @returns {Spot}
+ */
+function inside({ curve, width, thickness }) {
+  const { landing } = curve;
+  const isSide = isBeside(curve);
+  const { x, y } = pointAt(curve, 0.5);
+  const away = (thickness ?? 0) / 2 + OUTSIDE;
+  return {
+    x: isSide ? x + landing.x * (away + width / 2) : x,
+    y: isSide ? y : y + landing.y * (away + TALL / 2),
+    w: width,
+    onArc: false,
+  };
+}
+
+/**
  * A label's places, best first.
  * @param {Lane} lane
  * @returns {Spot[]}
  */
 function candidates(lane) {
-  const { curve, width, arrowWidth } = lane;
+  const { curve, width, arrowWidth, twins, isOuter } = lane;
+  if (twins) return [isOuter ? outside(lane, 0) : inside(lane)];
   const onArc = PLACES.map((t) => ({ ...pointAt(curve, t), w: width, onArc: true }));
   const spots = isNarrow(lane) ? [outside(lane, 0)] : onArc;
   const { start, tip, axis, landing } = curve;
@@ -149,7 +170,8 @@ const percents = ({ text }) => Number.parseInt(text, 10) || 0;
 
 /**
  * A place for each arc's share. The first share is the one that the headline names: it is always
- * written, over weaker arcs if it must. The others touch no arc, no word and no other share, or
+ * written, over weaker arcs if it must, unless other heads' arcs join the same words: these are
+ * labelled together or not at all. The others touch no arc, no word and no other share, or
  * are left out; the strongest choose first, wherever their arcs lead.
  * @param {Lane[]} lanes links to words first, the strongest first
  * @param {Rect[]} words
@@ -164,14 +186,16 @@ export function placeLabels(lanes, words, width) {
     ...RAISES.map((raise) => outside(first, raise)),
     ...FURTHER.map((t) => ({ ...pointAt(first.curve, t), w: first.width, onArc: true })),
   ];
-  const spot = freeSpot(first, lanes, words, width, more) ??
-    freeSpot(first, ribbons, words, width) ??
-    freeSpot(first, [], words, width) ?? {
-      ...pointAt(first.curve, 0.5),
-      w: first.width,
-      onArc: true,
-    };
-  const taken = [...words, around(spot)];
+  const spot = first.twins
+    ? freeSpot(first, lanes, words, width)
+    : (freeSpot(first, lanes, words, width, more) ??
+      freeSpot(first, ribbons, words, width) ??
+      freeSpot(first, [], words, width) ?? {
+        ...pointAt(first.curve, 0.5),
+        w: first.width,
+        onArc: true,
+      });
+  const taken = [...words, ...(spot ? [around(spot)] : [])];
   const spots = new Map([[first, /** @type {Spot | null} */ (spot)]]);
   const others = lanes.filter((lane) => lane.text && lane !== first);
   for (const lane of others.sort((one, other) => percents(other) - percents(one))) {
@@ -179,5 +203,8 @@ export function placeLabels(lanes, words, width) {
     if (own) taken.push(around(own));
     spots.set(lane, own);
   }
-  return lanes.map((lane) => spots.get(lane) ?? null);
+  const bare = new Set(lanes.flatMap((lane) => (spots.get(lane) ? [] : [lane.twins])));
+  return lanes.map((lane) =>
+    lane.twins && bare.has(lane.twins) ? null : (spots.get(lane) ?? null),
+  );
 }

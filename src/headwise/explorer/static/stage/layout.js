@@ -27,9 +27,9 @@ import { wrapped } from "./layout_wrapped.js";
 /** @typedef {{x: number, y: number, w: number, h: number}} Rect */
 
 /**
- * The part of a long text that is in sight; tabs for words above it begin at `edge`, by default at
- * its top.
- * @typedef {{top: number, bottom: number, edge?: number}} View
+ * The part of a long text that is in sight. Tabs have bands of their own between `edge` and its
+ * top, and between its bottom and `foot`; without these they stand at its top and bottom.
+ * @typedef {{top: number, bottom: number, edge?: number, foot?: number}} View
  */
 
 /**

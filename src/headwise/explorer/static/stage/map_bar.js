@@ -5,7 +5,7 @@
 /** @import {Frame} from "./view_pictures.js" */
 
 import { make } from "./dom.js";
-import { roleColour, shownRole } from "./frame.js";
+import { inkOf, shownRole } from "./frame.js";
 
 export class MapBar {
   /** @param {HTMLElement} el @param {View} view */
@@ -34,7 +34,7 @@ export class MapBar {
     this.title.replaceChildren(tab, " ", ...(isPair ? [] : [make("span", {}, words)]));
     this.tabs.replaceChildren(
       ...heads.map((head) =>
-        this.tab(head, head === tab, roleColour(host, shownRole(host, head)), () => {
+        this.tab(head, head === tab, inkOf(host, shownRole(host, head)), () => {
           host.set({ tab: head === heads[heads.length - 1] ? "" : head }, "push");
         }),
       ),

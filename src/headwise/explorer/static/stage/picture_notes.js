@@ -130,8 +130,8 @@ function isAnyFaint(picture, side, window) {
 }
 
 /**
- * The note while no word is chosen: words that look most at a resting place or at themselves,
- * words without a strong link, and links that are cut.
+ * The note while no word is chosen: words with an arc, words whose arc is cut, and why the others
+ * have none. Every word is in one count only.
  * @param {Picture} picture
  * @param {Side} side
  * @returns {string}
@@ -141,29 +141,33 @@ function noWordNote(picture, side) {
   if (picture.word !== null || side.isCross || picture.isLookedAt || isOverlay(picture)) return "";
   const rests = restsOf(picture, side, head);
   const asked = side.rows.flatMap(({ kind }, at) => (kind === "word" ? [at] : []));
+  if (asked.some((at) => !head.row(at))) return "";
+  const links = strongestLinks(head.row, side.rows, { threshold: UNCHOSEN, rests });
+  const linked = new Set(links.map(({ at }) => at));
   /** @type {Map<string, number>} */
   const counts = new Map();
-  for (const at of asked) {
-    const row = head.row(at);
-    if (!row) return "";
+  let without = 0;
+  for (const at of asked.filter((each) => !linked.has(each))) {
+    const row = head.row(at) ?? [];
     const best = side.columns.reduce((top, _, to) => (row[to] > row[top] ? to : top), 0);
     const place = best === at ? "" : rests[best] ? side.columns[best].text : null;
-    if (place !== null && rounded(row[best]) >= UNCHOSEN)
-      counts.set(place, (counts.get(place) ?? 0) + 1);
+    if (place === null || rounded(row[best]) < UNCHOSEN) without += 1;
+    else counts.set(place, (counts.get(place) ?? 0) + 1);
   }
-  const links = strongestLinks(head.row, side.rows, { threshold: UNCHOSEN, rests });
-  const without = asked.length - links.length;
-  const cut = Math.max(0, links.length - MOST_UNCHOSEN);
+  const drawn = Math.min(links.length, MOST_UNCHOSEN);
+  if (drawn === asked.length) return "";
+  const cut = links.length - drawn;
   const mostly = [...counts].map(([place, count]) => {
     const own = count === 1 ? "itself" : "themselves";
-    return `${mostWords(count)} most at ${place || own}`;
+    return `${count} ${count === 1 ? "looks" : "look"} most at ${place || own}`;
   });
-  const none = links.length && without ? [`${without} without a link of 15%`] : [];
-  return [...mostly, ...none, ...(cut ? [linkCount(cut)] : [])].join(DOT);
+  return [
+    `${drawn} of ${asked.length} words ${drawn === 1 ? "has" : "have"} an arc`,
+    ...(cut ? [`${cut} weaker, not drawn`] : []),
+    ...mostly,
+    ...(without ? [`${without} without a link of ${UNCHOSEN}%`] : []),
+  ].join(DOT);
 }
-
-/** @param {number} count */
-const mostWords = (count) => (count === 1 ? "1 word looks" : `${count} words look`);
 
 /**
  * The note at the right: what is drawn faintly, and what is not drawn.

@@ -59,13 +59,19 @@ function labelsOf(arcs, deck, layout, picture, measure) {
   own.sort(
     (one, other) => Number(isResting(one)) - Number(isResting(other)) || other.share - one.share,
   );
+  const isStrong = (/** @type {Arc} */ arc) => rounded(arc.share) >= WRITTEN;
+  const nameOf = (/** @type {Arc} */ { from, to }) => `${from} ${to}`;
+  const strong = new Set(own.filter(isStrong).map(nameOf));
   const lanes = own.map((arc) => {
-    const text = rounded(arc.share) >= WRITTEN ? percent(arc.share) : "";
+    const name = nameOf(arc);
+    const text = strong.has(name) ? percent(arc.share) : "";
     const width = text ? measure.label(text, LABEL.size, LABEL.weight) : 0;
     const isThin = isResting(arc) && layout.shape === "vertical";
     const thickness = isThin ? null : arc.widths.landing;
     const { curve, arrow } = arc;
-    return { curve, thickness, arrowWidth: arrow.width, text, width, isResting: isResting(arc) };
+    const twins = arc.twins ? name : "";
+    const about = { isResting: isResting(arc), twins, isOuter: arc.isOuter };
+    return { curve, thickness, arrowWidth: arrow.width, text, width, ...about };
   });
   const words = deck.rows.flatMap((box) => (box ? [pillOf(box, false)] : []));
   const spots = placeLabels(lanes, words, layout.width);

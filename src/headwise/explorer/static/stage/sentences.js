@@ -176,33 +176,44 @@ export function noWordHead(head, { gist, isResting, links }) {
     };
   const to = isResting ? "" : " to another word";
   const headline = links
-    ? `Each word\u2019s strongest link in ${head}`
+    ? `Each word\u2019s strongest link${to} in ${head}`
     : `No link${to} reaches 15% in ${head}`;
   const drawn = links ? `Links${to} are drawn from 15% up. ` : "";
   return { headline: [headline], sub: [...then, `${drawn}Choose a word to see all of its links.`] };
 }
 
 /**
- * Several heads on one word: "it looks at animal and tired, and rests on [CLS]".
+ * Heads that rest, by their place: "; L1H6 and L2H8 rest on [CLS]".
+ * @param {{name: string, word: Word}[]} resting
+ * @returns {Part[]}
+ */
+function restingHeads(resting) {
+  const places = [...new Set(resting.map(({ word }) => word.word))];
+  return places.flatMap((place) => {
+    const own = resting.filter(({ word }) => word.word === place);
+    const names = plain(listed(own.map(({ name }) => name)));
+    return [`; ${names} ${own.length === 1 ? "rests" : "rest"} on `, own[0].word];
+  });
+}
+
+/**
+ * Several heads on one word: "it looks at animal and tired; L1H11 rests on [CLS]".
  * @param {Word} source
- * @param {({word: Word, isResting: boolean} | null)[]} targets by head; null: it has none
+ * @param {({name: string, word: Word, isResting: boolean} | null)[]} targets by head; null: it
+ *   has none
  * @param {boolean} isLookedAt
  * @returns {Part[]}
  */
 export function overlayHeadline(source, targets, isLookedAt) {
-  const seen = new Set();
-  const different = targets.flatMap((target) => {
-    if (!target || seen.has(target.word.word)) return [];
-    seen.add(target.word.word);
-    return [target];
-  });
-  const places = different.filter(({ isResting }) => isResting).map(({ word }) => word);
-  const words = different.filter(({ isResting }) => !isResting).map(({ word }) => word);
+  const known = targets.filter((target) => target !== null);
+  const resting = known.filter(({ isResting }) => isResting);
   const verb = isLookedAt ? " is looked at by " : " looks at ";
-  if (!different.length) return [source, `${verb}no word with 10% or more`];
-  const looks = words.length ? [verb, ...listed(words)] : [];
-  const rests = places.length ? [" rests on ", ...listed(places)] : [];
-  return [source, ...looks, words.length && places.length ? ", and" : "", ...rests];
+  if (!known.length) return [source, `${verb}no word with 10% or more`];
+  const isAllRest = resting.length === known.length;
+  const words = isAllRest ? resting : known.filter(({ isResting }) => !isResting);
+  const different = [...new Map(words.map(({ word }) => [word.word, word])).values()];
+  if (isAllRest) return [source, " rests on ", ...listed(different)];
+  return [source, verb, ...listed(different), ...restingHeads(resting)];
 }
 
 /** Several heads and no word. @param {number} count @returns {Head} */

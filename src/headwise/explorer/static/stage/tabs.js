@@ -34,7 +34,13 @@ import { percent } from "./numbers.js";
 export const TAB = { height: 24, apart: 6 };
 /** Widest tab, and rows of tabs at one edge: between lines there is room for one. */
 const WIDEST = 240;
-const ROWS = { line: 1, word: 3 };
+const ROWS = { line: 1, word: 2 };
+/** Height of the line in a band that says how much is out of sight. */
+const COUNTED = 24;
+/** Height of a band for tabs, with its line. */
+export const BAND = COUNTED + ROWS.word * (TAB.height + 2) + 4;
+/** A word or cell that begins so close to the end of what is in sight is not whole. */
+const WHOLE = 36;
 /** Width at the edge's right end that says how much is out of sight. */
 const COUNT = 110;
 
@@ -48,6 +54,11 @@ export const isInSight = (box, view) =>
 
 /** Whether a word or cell begins above what is in sight. @param {number} y @param {View} view */
 export const isUnder = (y, view) => y < view.top - 6;
+
+/** Whether a word or cell is where tabs have their room. @param {number} y @param {View} view */
+export const isBanded = (y, view) =>
+  (view.edge !== undefined && isUnder(y, view)) ||
+  (view.foot !== undefined && y > view.bottom - WHOLE);
 
 /**
  * @param {number | null} share
@@ -74,7 +85,10 @@ function restOf(share, away, unit) {
 function freePlace(taken, x, w, isAbove, view, width, rows) {
   for (let row = 0; row < rows; row++) {
     const step = row * (TAB.height + 2);
-    const y = isAbove ? (view.edge ?? view.top) + step : view.bottom - TAB.height - step;
+    const { top, bottom, edge, foot } = view;
+    const first = edge === undefined ? top : edge + COUNTED;
+    const last = foot === undefined ? bottom : foot - COUNTED;
+    const y = isAbove ? first + step : last - TAB.height - step;
     const inRow = taken.filter((other) => other.y === y);
     const ends = inRow.flatMap((other) => [other.x - TAB.apart - w, other.x + other.w + TAB.apart]);
     const free = [x - w / 2, ...ends]
@@ -101,7 +115,7 @@ function freePlace(taken, x, w, isAbove, view, width, rows) {
  */
 export function placeTabs(far, view, width, unit, measure) {
   /** @type {Rect[]} */
-  const taken = [view.edge ?? view.top, view.bottom - TAB.height].map((y) => {
+  const taken = [view.top, view.bottom - TAB.height].map((y) => {
     return { x: width - COUNT, y, w: COUNT, h: TAB.height };
   });
   return far.map(({ box, word, share, away, colour, x = box.x + box.w / 2 }) => {

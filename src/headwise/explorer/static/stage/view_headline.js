@@ -123,9 +123,10 @@ function overlay(frame) {
       colour: inkOf(host, role),
       rest: restColour(host),
     });
-    const isResting = Boolean(top?.isResting && isRestingRole(role));
+    const isResting = Boolean(top?.isResting);
     const best = isResting && top?.target ? { word: top.target, share: top.share } : top?.next;
-    return best && rounded(best.share) >= DRAWN_OVERLAID ? { word: best.word, isResting } : null;
+    if (!best || rounded(best.share) < DRAWN_OVERLAID) return null;
+    return { name: head, word: best.word, isResting };
   });
   const source = wordAt(frame, word ?? 0, "");
   return { headline: say.overlayHeadline(source, targets, isLookedAt), sub: [] };

@@ -12,7 +12,7 @@ import { carriers } from "./carriers.js";
 import { GROUNDS, ink, mix } from "./colours.js";
 import { inkOf, restColour, roleColour, rolesOf, shownRole } from "./frame.js";
 import { format } from "./head_facts.js";
-import { stackOf } from "./host.js";
+import { layerOf, numberOf, stackOf } from "./host.js";
 import { isRestingRole } from "./links.js";
 import { shades } from "./shades.js";
 
@@ -37,10 +37,22 @@ import { shades } from "./shades.js";
 /** Largest number of words that are set before they have been read. */
 const MOST_UNREAD = 60;
 
-/** Subscript of the second head of one role. @param {(string | null)[]} roles @param {number} at */
+/** Subscript of the second head of one role; heads without a role are named instead.
+ * @param {(string | null)[]} roles @param {number} at */
 export function markOf(roles, at) {
+  if (roles[at] === null) return "";
   const before = roles.slice(0, at).filter((role) => role === roles[at]).length;
   return before ? String(before + 1) : "";
+}
+
+/**
+ * A head without a role beside its row: "H7", or "L3H7" if another one on the stage has its number.
+ * @param {string[]} heads @param {number} at
+ */
+export function shortName(heads, at) {
+  const [name, number] = [heads[at], numberOf(heads[at])];
+  const isAlone = heads.every((head) => head === name || numberOf(head) !== number);
+  return isAlone ? `H${number}` : `${layerOf(name).replace(/^.*\./, "")}H${number}`;
 }
 
 /** @param {Frame} frame @param {TextData} data @returns {PictureHead[]} */
@@ -49,7 +61,7 @@ export function pictureHeads({ host, heads, isLookedAt }, data) {
   return heads.map((name, at) => ({
     name,
     role: roles[at],
-    letter: roles[at] ? (host.about.roles[roles[at] ?? ""]?.letter ?? "") : "",
+    letter: host.about.roles[roles[at] ?? ""]?.letter ?? shortName(heads, at),
     colour: roleColour(host, roles[at]),
     mark: markOf(roles, at),
     row: (/** @type {number} */ word) => data.line(name, word, isLookedAt),
@@ -165,6 +177,7 @@ export function gridPicture(frame, measures, names) {
     facts: host.about.roles,
     roles: rolesOf(host.about),
     chosen: frame.chosen,
+    lent: heads.find((head) => !frame.chosen.includes(head)) ?? null,
     only: host.get("only") || null,
     theme,
     colours: {

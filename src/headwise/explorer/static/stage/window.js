@@ -5,7 +5,7 @@
  * In: a layout and the tabs of its scene. Out: the part in sight, and which words are in it.
  */
 import { make } from "./dom.js";
-import { isInSight, isUnder, TAB } from "./tabs.js";
+import { BAND, isBanded, isInSight, isUnder } from "./tabs.js";
 
 /** @import {Box, Layout, View} from "./layout.js" */
 /** @import {Tab} from "./tabs.js" */
@@ -14,11 +14,11 @@ import { isInSight, isUnder, TAB } from "./tabs.js";
 export const LONG = 60;
 /** Lines, or words one below the other, in the window. */
 const LINES = 3;
-const WORDS = 12;
+const WORDS = 10;
 /** Room above the first line of the window, and for tabs below its last, with the gap of lines. */
 const ROOM = { above: 46, below: 24 };
-/** Room above the first of the words one below the other: for tabs, and with the gap of words. */
-const TABS = { height: TAB.height + 4, above: TAB.height + 12 };
+/** Room above the first of the words one below the other, and below the last: for tabs. */
+const BANDS = { above: BAND + 8, both: 2 * BAND + 4 };
 
 /** @param {number} units 1/16 rem */
 const rem = (units) => `${units / 16}rem`;
@@ -31,8 +31,7 @@ const rem = (units) => `${units / 16}rem`;
  */
 export function windowHeight(layout, count) {
   const isVertical = layout.shape === "vertical";
-  const most =
-    (isVertical ? WORDS : LINES) * layout.pitch + ROOM.below + (isVertical ? TABS.height : 0);
+  const most = isVertical ? WORDS * layout.pitch + BANDS.both : LINES * layout.pitch + ROOM.below;
   return count > LONG && layout.shape !== "line" && layout.height > most ? most : null;
 }
 
@@ -89,7 +88,7 @@ export class TextWindow {
     this.place.classList.toggle("hw-window", this.isOpen);
     this.place.style.height = rem(this.height);
     Object.assign(this.content.style, { width: rem(layout.width), height: rem(layout.height) });
-    const above = layout.shape === "vertical" ? TABS.above : ROOM.above;
+    const above = layout.shape === "vertical" ? BANDS.above : ROOM.above;
     const tops = layout.decks.flatMap(({ rows }) => rows.flatMap((box) => (box ? [box.y] : [])));
     this.lines = this.isOpen ? [...new Set(tops)] : [];
     this.unit = layout.shape === "vertical" ? "word" : "line";
@@ -117,8 +116,9 @@ export class TextWindow {
     if (!this.isOpen) return null;
     const top = this.place.scrollTop / unit;
     const bottom = top + this.height;
-    if (this.unit === "line" || !top) return { top, bottom };
-    return { top: top + TABS.height, bottom, edge: top };
+    if (this.unit === "line") return { top, bottom };
+    const foot = { bottom: bottom - BAND, foot: bottom };
+    return top ? { top: top + BAND, edge: top, ...foot } : { top, ...foot };
   }
 
   /**
@@ -137,7 +137,8 @@ export class TextWindow {
   #count(view) {
     const counts = {
       above: this.lines.filter((y) => isUnder(y, view)).length,
-      below: this.lines.filter((y) => y > view.bottom - 6).length,
+      below: this.lines.filter((y) => y > view.bottom - 6 || (isBanded(y, view) && y > view.top))
+        .length,
     };
     for (const side of /** @type {("above" | "below")[]} */ (["above", "below"])) {
       const count = counts[side];

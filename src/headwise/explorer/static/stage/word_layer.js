@@ -7,7 +7,7 @@
 import { make, setAttributes } from "./dom.js";
 import { pillOf } from "./draw.js";
 import { STEP } from "./layout_parts.js";
-import { isUnder } from "./tabs.js";
+import { isBanded } from "./tabs.js";
 
 /** @import {StageWord} from "../types.js" */
 /** @import {Box, Deck, Layout, Rect, View} from "./layout.js" */
@@ -126,10 +126,9 @@ export class WordLayer {
    * @param {View | null} view
    */
   clear(boxes, view) {
-    const edge = view?.edge;
     this.words.forEach((word, at) => {
       const box = boxes[at];
-      const isHidden = view && box && edge !== undefined && isUnder(box.y, view);
+      const isHidden = view && box && isBanded(box.y, view);
       word?.button.classList.toggle("hw-under", Boolean(isHidden));
     });
   }

@@ -5,7 +5,7 @@
 
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
-import { blankName, cosine, sentencePairs } from "./whatif_sentences.js";
+import { blankName, cosine, counted, sentencePairs } from "./whatif_sentences.js";
 
 const RANDOM = "random heads";
 /** Most rows of bars. */
@@ -50,6 +50,10 @@ export const similarityRows = (similarity, random) =>
       draws: random?.values[at] ?? [],
     }));
 
+/** What the bracket under the bars is. @param {number} draws */
+export const rangeKey = (draws) =>
+  draws === 1 ? "one random draw" : `the range of ${counted(draws)} random draws`;
+
 export class Bars {
   /** @param {HTMLElement} el */
   constructor(el) {
@@ -66,11 +70,12 @@ export class Bars {
   show(title, changed, rows, isCosine, remarks) {
     const key = (/** @type {string} */ kind, /** @type {string} */ text) =>
       make("span", { class: "wi-key" }, make("span", { class: `wi-swatch wi-${kind}` }), text);
+    const count = Math.max(0, ...rows.map(({ draws }) => draws.length));
     this.title.replaceChildren(
       `${title} `,
       key("before", "all heads on"),
       ...(changed ? [" ", key("after", changed)] : []),
-      ...(changed && rows.some(({ draws }) => draws.length) ? [" ", key("range", RANDOM)] : []),
+      ...(changed && count ? [" ", key("range", rangeKey(count))] : []),
     );
     const most = Math.max(1e-9, ...rows.flatMap((row) => [row.before, row.after, ...row.draws]));
     const print = isCosine ? cosine : percent;

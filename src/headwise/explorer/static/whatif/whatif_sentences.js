@@ -49,7 +49,7 @@ function word(name) {
 const first = (part) => (typeof part === "string" ? capital(part) : part);
 
 /** @param {number} count */
-const counted = (count) => (count === 10 ? "ten" : inWords(count));
+export const counted = (count) => (count === 10 ? "ten" : inWords(count));
 
 /** @param {number} count */
 const heads = (count) => `${counted(count)} ${count === 1 ? "head" : "heads"}`;
@@ -235,13 +235,15 @@ export function similarityHead(similarity, random, changed, all) {
   if (!thousandths(difference))
     return {
       headline: [HARDLY],
-      sub: [`No cosine moves by 0.001. That of ${named(most)} is ${cosine(most.after)}.${chance}`],
+      sub: [
+        `No cosine moves by 0.001. That of sentences ${named(most)} is ${cosine(most.after)}.${chance}`,
+      ],
     };
   const direction = difference < 0 ? "less" : "more";
   const isSmall = Math.abs(difference) < (isRandom ? SMALL : MOVED);
   const other = isRandom ? AS_RANDOM : `Sentences ${named(most)} become ${direction} alike`;
   return {
     headline: [isSmall ? HARDLY : other],
-    sub: [`The cosine of ${named(most)}${moved(change)}.${chance}`],
+    sub: [`The cosine of sentences ${named(most)}${moved(change)}.${chance}`],
   };
 }
