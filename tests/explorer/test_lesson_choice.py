@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import pairwise
 
 import pytest
@@ -223,7 +224,12 @@ def test_the_exercise_is_the_worked_example() -> None:
     text = words_of(lesson, "by-hand")
     assert "1 \N{MULTIPLICATION SIGN} 1 + 2 \N{MULTIPLICATION SIGN} 2 = 5" in text
     assert "0.97" in text and "0.03" in text
-    assert lesson.step("by-hand").question.answer == pytest.approx(share)
+    question = lesson.step("by-hand").question
+    assert question.answer == pytest.approx(share)
+    assert f"{figure['scaled'][1][1][1]:.2f}" == "3.54"
+    assert "dot product is 5, score 3.54" in plain(question.why)
+    printed = {each for each in re.findall(r"0\.97[0-9]*", text + plain(question.why))}
+    assert printed | {question.written} == {"0.97"}
 
 
 def test_a_step_is_made_once() -> None:

@@ -23,6 +23,13 @@ def by_hand() -> LessonStep:
     trace = trace_layer(layer, x, tokens=tokens)
     steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
     mirror = float(steps["weights"][1, 1, 1])
+
+    def product(key: int) -> str:
+        return number(float(steps["scores"][1, 1, key]))
+
+    def score(key: int) -> str:
+        return f"{float(steps['scaled'][1, 1, key]):.2f}".removesuffix(".00")
+
     return LessonStep(
         name="by-hand",
         title="By hand: Cat sleeps",
@@ -35,11 +42,12 @@ def by_hand() -> LessonStep:
             mirror,
             hint=prose("Work it out as for Cat in head 0: the dot product, divided by the square "
                        "root, then softmax. Only the columns differ."),
-            why=prose("Head 1 gets the columns that hold the numbers of sleeps. Its score with "
-                      f"itself is {number(float(steps['scores'][1, 1, 1]))} and with Cat "
-                      f"{number(float(steps['scores'][1, 1, 0]))}: the same two numbers that Cat "
-                      f"has in head 0, hence the same share, {mirror:.4f}."),
+            why=prose("Head 1 gets the columns that hold the numbers of sleeps. With itself, its "
+                      f"dot product is {product(1)}, score {score(1)}; with Cat, its dot product "
+                      f"is {product(0)}, score {score(0)}: the same numbers that Cat has in head "
+                      f"0, hence the same share, {mirror:.2f}."),
             tolerance=0.015,
+            written=f"{mirror:.2f}",
         ),
         figures=figures.ByHandFigure(
             tokens=list(tokens),
