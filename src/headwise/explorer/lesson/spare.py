@@ -169,8 +169,8 @@ def _roles_paragraph(facts: Facts) -> Prose:
     twice = " A head with several roles counts in each." if several else ""
     return prose(
         start, "A ", term("role"), f" names where a head tends to look, measured on other texts. "
-        f"{listed}{without} of the {format_count(total, 'head')} {'has' if without == 1 else 'have'} no "
-        f"clear role.{twice}"
+        f"{listed}{without} of the {format_count(total, 'head')} "
+        f"{'has' if without == 1 else 'have'} no clear role.{twice}"
     )  # fmt: skip
 
 
