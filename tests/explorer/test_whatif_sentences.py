@@ -182,10 +182,8 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     headline, sub = similarity(before, tiny, [[0.799, 0.801], *values[1:]])
     assert headline == "Hardly any change"
     assert sub.startswith("The cosine of 1 and 2 falls from 0.800 to 0.798.")
-    for cosine, expected in (
-        (0.819, "Hardly any change"),
-        (0.82, "Sentences 1 and 2 become more alike"),
-    ):
+    alike = "Sentences 1 and 2 become more alike"
+    for cosine, expected in ((0.819, "Hardly any change"), (0.82, alike)):
         little = [[1, cosine, 0.1], [cosine, 1, 0.2], [0.1, 0.2, 1]]
         headline, _ = similarity(before, little, [[0.79, 0.801], *values[1:]])
         assert headline == expected
