@@ -134,8 +134,13 @@ def test_every_token_can_be_followed(position: int) -> None:
 
 def test_a_lesson_follows_the_first_tokens_of_a_long_text_and_says_so() -> None:
     place = figures_of(Lesson(minilm(), "The cat sat on the mat. " * 200), "why-many")["place"]
+    assert len(place["pieces"]) == 21 + 2, "three whole sentences"
+    assert "the first 21 tokens of your text, up to the end of a sentence" in place["note"]
+    assert "\u201cThe cat sat\u201d on" in place["note"]
+    place = figures_of(Lesson(minilm(), "the cat sat on the mat and " * 200), "why-many")["place"]
     assert len(place["pieces"]) == MAX_TOKENS + 2
     assert f"the first {MAX_TOKENS} tokens" in place["note"]
+    assert "no sentence ends in reach" in place["note"]
     assert figures_of(taught("minilm"), "why-many")["place"]["note"] == ""
 
 
