@@ -74,6 +74,7 @@ def test_smollm2_opens_on_a_head_that_links_it_to_animal() -> None:
     assert told(answer)[0] == ("L13H8", "coreference", "it", "animal", 75)
     pair = session.builtin_pair
     assert (pair.head, pair.source) == ("L4H2", 10), "only the swapped word can change"
+    assert all(one.kind != "swap" for one in answer.findings), "it cannot see the swapped word"
     street = [
         map_weights(session.read(text), "L4", MapOptions(is_by_word=True), EVERY, EVERY)[2, 10, 5]
         for text in (pair.text, pair.other)
