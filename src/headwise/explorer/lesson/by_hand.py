@@ -35,7 +35,8 @@ def by_hand() -> LessonStep:
         title="By hand: Cat sleeps",
         minutes=2.0,
         paragraphs=_paragraphs(x, steps),
-        exercise=prose("Work out a table, then click it. Which word has a sharp row in head 1?"),
+        exercise=prose("Work out a table, then click or tap it. Which word has a sharp row in head "
+                       "1?"),
         question=number_question(
             prose("In head 1, how much of its attention does sleeps give itself? Two decimals are "
                   "enough."),
@@ -77,8 +78,8 @@ def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
               f"{number(float(steps['scores'][0, 0, 1]))}. Divided by √{d_key}, the "
               f"{number(score)} becomes {scaled:.2f}. Softmax makes shares of a row: Cat gives "
               f"itself {cat[0]:.2f} and sleeps {cat[1]:.2f}."),
-        prose("The tables are covered. Work each one out from the one before, then click to see "
-              "whether you were right. Head 1 reads the other two columns."),
+        prose("The tables are covered. Work each one out from the one before, then click or "
+              "tap it to see whether you were right. Head 1 reads the other two columns."),
     ]  # fmt: skip
 
 
