@@ -72,7 +72,7 @@ FIGURES = {
     **dict.fromkeys(RELATIONAL, "found"),
     "broad": "of the largest entropy",
 }
-"""What a score is a share of; the scores of other roles are shares of the head's attention."""
+"""Meaning of a role's score; other roles have a share of the head's attention."""
 
 
 def model_title(name: str) -> str:
@@ -106,7 +106,7 @@ def describe_scan(table: HeadTable, first_token: str | None) -> api.ScanFacts:
             for _, row in table.df.iterrows()
         ],
         figures=[
-            {role: figure for role in row["roles"] if (figure := role_figure(role, row))}
+            {role: figure for role in row["roles"] if (figure := role_figure(role, row.to_dict()))}
             for _, row in table.df.iterrows()
         ],
         findings=scan_findings(table, first_token),

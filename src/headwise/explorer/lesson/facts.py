@@ -81,7 +81,7 @@ class LessonText:
     batch: Batch
     stage: StageText
     left_out: str
-    """What the lesson leaves out of a text that is too long; "" for other texts."""
+    """Sentence on the part of a long text that is left out; "" if none is."""
     added: tuple[int, int]
     """Number of tokens that the tokenizer adds before the text, and after it."""
 
