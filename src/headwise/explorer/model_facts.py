@@ -113,7 +113,7 @@ def describe_scan(table: HeadTable, first_token: str | None) -> api.ScanFacts:
     )
 
 
-def role_figure(role: str, row: Mapping[str, Any]) -> str:
+def role_figure(role: str, row: Mapping[Any, Any]) -> str:
     """Score of a role and its baseline, such as "63% found, 50% by chance"; "" if not measured."""
     score, chance = (
         float(value) if isinstance(value := row.get(f"{role}_{name}"), float) else math.nan
