@@ -1,5 +1,7 @@
-"""Findings are the strongest links of a text, and what a scan found in any text."""
+"""Findings are the strongest links of a text, and what a scan found in other text."""
 
+import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from headwise.explorer import shipped_scans
 from headwise.explorer.api_types import Finding, TextAnswer
 from headwise.explorer.findings import TextLinks, scan_findings
 from headwise.explorer.maps import MapOptions, map_weights
-from headwise.explorer.model_facts import BUILTIN_TEXT, OTHER_BUILTIN_TEXT
+from headwise.explorer.model_facts import BUILTIN_TEXT, OTHER_BUILTIN_TEXT, role_figure
 from headwise.explorer.role_details import role_detail
 from headwise.explorer.shipped_scans import COLUMNS, FOLDER, scan_model, shipped_scan
 from headwise.heads import HeadId
@@ -72,6 +74,7 @@ def test_smollm2_opens_on_a_head_that_links_it_to_animal() -> None:
     assert told(answer)[0] == ("L13H8", "coreference", "it", "animal", 75)
     pair = session.builtin_pair
     assert (pair.head, pair.source) == ("L4H2", 10), "only the swapped word can change"
+    assert all(one.kind != "swap" for one in answer.findings), "it cannot see the swapped word"
     street = [
         map_weights(session.read(text), "L4", MapOptions(is_by_word=True), EVERY, EVERY)[2, 10, 5]
         for text in (pair.text, pair.other)
@@ -167,6 +170,18 @@ def test_findings_of_a_scan_are_its_best_heads() -> None:
     assert about.scan.roles[place] == ["coreference", "syntactic"], "the lead role comes first"
     assert about.scan.details[place]["coreference"] == "an earlier mention"
     assert about.scan.details[about.scan.names.index("L0H2")] == {"positional": "one word back"}
+
+
+def test_scores_of_roles_stand_beside_chance() -> None:
+    scan = minilm().about().scan
+    figures = dict(zip(scan.names, scan.figures, strict=True))
+    assert figures["L3H1"]["coreference"] == "63% found, 50% by chance"
+    assert figures["L0H2"] == {"positional": "96% of its attention, 1% by chance"}
+    assert [set(one) for one in scan.figures] == [set(roles) for roles in scan.roles]
+    broad = next(one["broad"] for one in scan.figures if "broad" in one)
+    assert re.fullmatch("[0-9]+% of the largest entropy, 65% by chance", broad)
+    assert role_figure("sink", {"sink_score": math.nan}) == ""
+    assert role_figure("sink", {"sink_score": 0.5}) == "50% of its attention"
 
 
 def test_sinks_rest_on_the_first_word_if_no_special_token_begins_the_text() -> None:

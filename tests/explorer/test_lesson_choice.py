@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import pairwise
 
 import pytest
@@ -133,8 +134,13 @@ def test_every_token_can_be_followed(position: int) -> None:
 
 def test_a_lesson_follows_the_first_tokens_of_a_long_text_and_says_so() -> None:
     place = figures_of(Lesson(minilm(), "The cat sat on the mat. " * 200), "why-many")["place"]
+    assert len(place["pieces"]) == 21 + 2, "three whole sentences"
+    assert "the first 21 tokens of your text, up to the end of a sentence" in place["note"]
+    assert "\u201cThe cat sat\u201d on" in place["note"]
+    place = figures_of(Lesson(minilm(), "the cat sat on the mat and " * 200), "why-many")["place"]
     assert len(place["pieces"]) == MAX_TOKENS + 2
     assert f"the first {MAX_TOKENS} tokens" in place["note"]
+    assert "no sentence ends in reach" in place["note"]
     assert figures_of(taught("minilm"), "why-many")["place"]["note"] == ""
 
 
@@ -223,7 +229,12 @@ def test_the_exercise_is_the_worked_example() -> None:
     text = words_of(lesson, "by-hand")
     assert "1 \N{MULTIPLICATION SIGN} 1 + 2 \N{MULTIPLICATION SIGN} 2 = 5" in text
     assert "0.97" in text and "0.03" in text
-    assert lesson.step("by-hand").question.answer == pytest.approx(share)
+    question = lesson.step("by-hand").question
+    assert question.answer == pytest.approx(share)
+    assert f"{figure['scaled'][1][1][1]:.2f}" == "3.54"
+    assert "dot product is 5, score 3.54" in plain(question.why)
+    printed = {each for each in re.findall(r"0\.97[0-9]*", text + plain(question.why))}
+    assert printed | {question.written} == {"0.97"}
 
 
 def test_a_step_is_made_once() -> None:

@@ -11,6 +11,8 @@ def test_on_a_phone_the_tapped_button_stays_and_the_verdict_is_in_view(
 ) -> None:
     with page_at(chrome, at(site, "why-many"), size=PHONE, reduced_motion="reduce") as page:
         drawn(page, "why-many")
+        steps = page.locator(".lesson-steps a:visible")
+        expect(steps).to_have_text([*"1234567", "By hand"])
         option = page.locator("[data-option='0']")
         option.scroll_into_view_if_needed()
         before = option.bounding_box()

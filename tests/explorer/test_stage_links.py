@@ -239,7 +239,7 @@ def test_the_headline_without_a_word_says_what_is_drawn() -> None:
             return [plain(headline), plain(sub)];
         });
     """
-    gist = "Sink in any text: tends to look at the first tokens."
+    gist = "In other texts this head tends to look at the first tokens."
     heads = [{"gist": gist if at == 1 else "", "isResting": at == 1, "links": links}
              for at, links in enumerate([0, 5, None])]  # fmt: skip
     said = run({"sentences": "noWordHead, plain"}, body, heads)

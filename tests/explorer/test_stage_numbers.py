@@ -2,6 +2,7 @@
 
 import re
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,3 +174,31 @@ def test_every_pair_of_theme_and_role_has_a_colour() -> None:
     roles = run({"colours": "ROLES"}, "return ROLES")
     for theme, role in product(THEMES, roles["light"]):
         assert re.fullmatch(r"#[0-9a-f]{6}", roles[theme][role])
+
+
+def test_words_shrink_before_a_sentence_breaks_if_that_is_asked_for() -> None:
+    text = "[CLS] The doctor told the nurse that she had seen the patient earlier today . [SEP]"
+    body = """
+        return data.leasts.map((least) => {
+            const more = least ? { least } : {};
+            const shown = picture(data.text, data.heads, more);
+            const layout = layOut({ ...request(shown), ...more }, measure, data.width);
+            const cells = deckCells(shown, sidesOf(shown)[0], layout.decks[0], layout, measure);
+            return [layout.shape, layout.size, cells.map(({ text }) => text)];
+        });
+    """
+    size = len(text.split())
+    row = [0.9, *[0.1 - 0.001 * (size - 2)], *[0.001] * (size - 2)]
+    heads = [{"shares": [row] * size}]
+    modules = {"layout": "layOut", "cells": "deckCells", "picture": "sidesOf"}
+
+    def drawn(width: int) -> Any:
+        data = {"text": text, "heads": heads, "width": width, "leasts": [None, 15]}
+        return run(modules, body, data)
+
+    usual, small = drawn(850)
+    assert usual[0] == "wrapped" and "<1" not in usual[2]
+    assert small[0] == "line" and 15 <= small[1] < 24 and small[2].count("<1") == size - 2
+    usual, small = drawn(570)
+    assert usual[0] == small[0] == "wrapped"
+    assert "<1" not in usual[2] and "<1" in small[2]

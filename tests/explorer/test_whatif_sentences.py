@@ -184,6 +184,11 @@ def test_the_pair_of_sentences_that_moves_most_is_named() -> None:
     headline, sub = similarity(before, tiny, [[0.799, 0.801], *values[1:]])
     assert headline == "Hardly any change"
     assert sub.startswith("The cosine of sentences 1 and 2 falls from 0.800 to 0.798.")
+    alike = "Sentences 1 and 2 become more alike"
+    for cosine, expected in ((0.819, "Hardly any change"), (0.82, alike)):
+        little = [[1, cosine, 0.1], [cosine, 1, 0.2], [0.1, 0.2, 1]]
+        headline, _ = similarity(before, little, [[0.79, 0.801], *values[1:]])
+        assert headline == expected
     headline, _ = similarity(before, after, [*values[:2], [-0.1, 0.21]])
     assert headline == "No more change than with random heads"
     headline, sub = similarity([[1]], [[1]], None)

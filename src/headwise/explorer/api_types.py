@@ -67,7 +67,7 @@ class RoleFacts:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fact worth a click: about this text, or about any text."""
+    """A fact worth a click: about this text, or about other text."""
 
     kind: Literal["link", "swap", "offset", "sink", "unclear"]
     """"link": `head` links `source` to `target`. "swap": `text` has `word` in another place.
@@ -86,7 +86,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ScanFacts:
-    """Roles of every head in any text, from a scan; columns are in the order of `names`."""
+    """Roles of every head in other text, from a scan; columns are in the order of `names`."""
 
     tokens: int
     """Number of tokens that the scan read."""
@@ -95,6 +95,8 @@ class ScanFacts:
     """Roles of each head, the lead role first."""
     details: list[dict[str, str]]
     """A few words on each role of each head, such as "one word back"."""
+    figures: list[dict[str, str]]
+    """Score of each role of each head, such as "63% found, 50% by chance"."""
     findings: list[Finding]
 
 

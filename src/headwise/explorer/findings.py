@@ -1,4 +1,4 @@
-"""Findings: the strongest links of a text, and facts that a scan found in any text.
+"""Findings: the strongest links of a text, and facts that a scan found in other text.
 
 In: a TextAnalysis, the roles of heads from a scan, and the scan's table. Out: Findings for the
 page. "Links" claims only that a share of attention is large.

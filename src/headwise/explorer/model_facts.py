@@ -3,14 +3,16 @@
 In: names and head tables. Out: answers. Also has the built-in sentences and pairs.
 """
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 from headwise.explorer import api_types as api
 from headwise.explorer.findings import scan_findings
 from headwise.explorer.role_details import role_detail
 from headwise.formats import replace_nonfinite
 from headwise.head_table import HeadTable
-from headwise.roles import ROLES
+from headwise.roles import RELATIONAL, ROLES
 
 TITLES = {"minilm": "all-MiniLM-L6-v2", "smollm2": "SmolLM2-135M-Instruct"}
 """Full names of the embedded models."""
@@ -66,6 +68,13 @@ MEASURE_GROUPS = {
 """Names of all measures by group."""
 
 
+FIGURES = {
+    **dict.fromkeys(RELATIONAL, "found"),
+    "broad": "of the largest entropy",
+}
+"""Meaning of a role's score; other roles have a share of the head's attention."""
+
+
 def model_title(name: str) -> str:
     """The model's full name, or the last part of a path or hub id."""
     return TITLES.get(name) or name.rstrip("/").rpartition("/")[2] or name
@@ -96,8 +105,24 @@ def describe_scan(table: HeadTable, first_token: str | None) -> api.ScanFacts:
             {role: role_detail(role, str(row.get(f"{role}_detail", ""))) for role in row["roles"]}
             for _, row in table.df.iterrows()
         ],
+        figures=[
+            {role: figure for role in row["roles"] if (figure := role_figure(role, row.to_dict()))}
+            for _, row in table.df.iterrows()
+        ],
         findings=scan_findings(table, first_token),
     )
+
+
+def role_figure(role: str, row: Mapping[Any, Any]) -> str:
+    """Score of a role and its baseline, such as "63% found, 50% by chance"; "" if not measured."""
+    score, chance = (
+        float(value) if isinstance(value := row.get(f"{role}_{name}"), float) else math.nan
+        for name in ("score", "baseline")
+    )
+    if not math.isfinite(score):
+        return ""
+    figure = f"{score:.0%} {FIGURES.get(role, 'of its attention')}"
+    return f"{figure}, {chance:.0%} by chance" if math.isfinite(chance) else figure
 
 
 def make_grid(table: HeadTable, meanings: Mapping[str, str]) -> api.HeadGrid:

@@ -223,7 +223,9 @@ class Session:
         key = analysis.name, id(self.scan_table)
         if key not in self._found:
             is_builtin = analysis.text == BUILTIN_TEXT
-            swap = BUILTIN_SWAP if is_builtin else None
+            # In a causal model, the words before the swapped one cannot see it.
+            is_causal = isinstance(self.scored.objective, NextToken)
+            swap = BUILTIN_SWAP if is_builtin and not is_causal else None
             self._found[key] = (
                 [] if analysis.stage.is_unknown else text_findings(analysis, self.lead_roles, swap)
             )

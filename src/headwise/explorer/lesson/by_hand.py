@@ -23,23 +23,32 @@ def by_hand() -> LessonStep:
     trace = trace_layer(layer, x, tokens=tokens)
     steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
     mirror = float(steps["weights"][1, 1, 1])
+
+    def product(key: int) -> str:
+        return number(float(steps["scores"][1, 1, key]))
+
+    def score(key: int) -> str:
+        return f"{float(steps['scaled'][1, 1, key]):.2f}".removesuffix(".00")
+
     return LessonStep(
         name="by-hand",
         title="By hand: Cat sleeps",
         minutes=2.0,
         paragraphs=_paragraphs(x, steps),
-        exercise=prose("Work out a table, then click it. Which word has a sharp row in head 1?"),
+        exercise=prose("Work out a table, then click or tap it. Which word has a sharp row in head "
+                       "1?"),
         question=number_question(
             prose("In head 1, how much of its attention does sleeps give itself? Two decimals are "
                   "enough."),
             mirror,
             hint=prose("Work it out as for Cat in head 0: the dot product, divided by the square "
                        "root, then softmax. Only the columns differ."),
-            why=prose("Head 1 gets the columns that hold the numbers of sleeps. Its score with "
-                      f"itself is {number(float(steps['scores'][1, 1, 1]))} and with Cat "
-                      f"{number(float(steps['scores'][1, 1, 0]))}: the same two numbers that Cat "
-                      f"has in head 0, hence the same share, {mirror:.4f}."),
+            why=prose("Head 1 gets the columns that hold the numbers of sleeps. With itself, its "
+                      f"dot product is {product(1)}, score {score(1)}; with Cat, its dot product "
+                      f"is {product(0)}, score {score(0)}: the same numbers that Cat has in head "
+                      f"0, hence the same share, {mirror:.2f}."),
             tolerance=0.015,
+            written=f"{mirror:.2f}",
         ),
         figures=figures.ByHandFigure(
             tokens=list(tokens),
@@ -69,8 +78,8 @@ def _paragraphs(x: Tensor, steps: Mapping[str, Tensor]) -> list[Prose]:
               f"{number(float(steps['scores'][0, 0, 1]))}. Divided by √{d_key}, the "
               f"{number(score)} becomes {scaled:.2f}. Softmax makes shares of a row: Cat gives "
               f"itself {cat[0]:.2f} and sleeps {cat[1]:.2f}."),
-        prose("The tables are covered. Work each one out from the one before, then click to see "
-              "whether you were right. Head 1 reads the other two columns."),
+        prose("The tables are covered. Work each one out from the one before, then click or "
+              "tap it to see whether you were right. Head 1 reads the other two columns."),
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ trace of the layer and how its scores become weights. silencing.py measures what
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,12 @@ from headwise.watching.watch import watch
 
 MAX_TOKENS = 24
 """Largest number of tokens that the lesson follows: nobody reads larger tables."""
+SHORTEST = 6
+"""Smallest number of tokens that the sentences of a longer text must have."""
+LONGEST_WORD = 16
+"""Number of characters per token that a sentence end is looked for in."""
+SENTENCE_END = re.compile(r"[.!?\u2026]+[\"'\u201d\u2019)]*(?=\s)|[\u3002\uff01\uff1f]+")
+"""The end of a sentence: marks before a space, or those of Chinese and Japanese."""
 BLOCKED = -1e30
 """Scores at or below this are masked: models use their dtype's lowest number as -inf."""
 
@@ -73,8 +80,8 @@ class LessonText:
 
     batch: Batch
     stage: StageText
-    is_cut: bool
-    """Whether the text was longer than MAX_TOKENS."""
+    left_out: str
+    """Sentence on the part of a long text that is left out; "" if none is."""
     added: tuple[int, int]
     """Number of tokens that the tokenizer adds before the text, and after it."""
 
@@ -260,7 +267,6 @@ class Facts:
     @cached_property
     def place(self) -> Place:
         """The head and the word, as the browser receives them."""
-        cut = f"The lesson follows the first {MAX_TOKENS} tokens of your text."
         why = self.text.stage.why_no_words
         return Place(
             layer=self.call.layer,
@@ -273,7 +279,7 @@ class Facts:
             words=list(self.words),
             word_of=list(self.word_of),
             rests_on_first=self.is_causal,
-            note=" ".join([cut] * self.text.is_cut + [f"{why}."] * (why is not None)),
+            note=" ".join(filter(None, [self.text.left_out, why and f"{why}."])),
         )
 
 
@@ -368,12 +374,43 @@ def read_lesson_text(scored: ScoredModel, text: str) -> LessonText:
             f"text {text[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
             "short sentence"
         )
-    read_ids = ids[: min(MAX_TOKENS, reader.length - reader.num_around)]
+    most = min(MAX_TOKENS, reader.length - reader.num_around)
+    read_ids, left_out = ids[:most], ""
+    if len(ids) > most:
+        sentences, rest = _whole_sentences(reader, text, most)
+        if sentences:
+            text, read_ids = sentences, reader.ids(sentences)
+            left_out = (f"The lesson follows the first {len(read_ids)} tokens of your text, up to "
+                        "the end of a sentence, and leaves out the rest, from "
+                        f"\N{LEFT DOUBLE QUOTATION MARK}{_first_words(rest)}"
+                        "\N{RIGHT DOUBLE QUOTATION MARK} on.")  # fmt: skip
+        else:
+            left_out = (f"The lesson follows the first {most} tokens of your text and leaves out "
+                        "the rest: no sentence ends in reach.")  # fmt: skip
     whole = (*before, *read_ids, *after)
     window = Window(0, whole)
     stage = read_stage_text(text, Tokens.of_window(reader, window))
-    is_cut, added = len(read_ids) < len(ids), (len(before), len(after))
-    return LessonText(reader.batch([window], scored.device), stage, is_cut, added)
+    added = len(before), len(after)
+    return LessonText(reader.batch([window], scored.device), stage, left_out, added)
+
+
+def _whole_sentences(reader: Reader, text: str, most: int) -> tuple[str, str]:
+    """The longest run of whole sentences of at most `most` tokens, and the text after it."""
+    best = "", text
+    for end in SENTENCE_END.finditer(text, 0, most * LONGEST_WORD):
+        first = text[: end.end()]
+        size = len(reader.ids(first))
+        if size > most:
+            break
+        if size >= SHORTEST:
+            best = first, text[end.end() :].strip()
+    return best
+
+
+def _first_words(text: str) -> str:
+    """The first words of a text, at most 24 characters of them."""
+    words = text.split()[:3]
+    return visible(" ".join(words)[:24])
 
 
 def gates_for(

@@ -51,7 +51,9 @@ def mixing(facts: Facts) -> LessonStep:
         title="Mixing the values",
         minutes=1.5,
         paragraphs=_opening(facts, len(mixed)),
-        exercise=prose("Point at a piece to see its arrow, before and after it is shortened."),
+        exercise=prose(
+            "Point at a piece, or tap it, to see its arrow, before and after it is shortened."
+        ),
         question=_length_question(facts, found),
         figures=figures.MixingFigure(
             place=facts.place,

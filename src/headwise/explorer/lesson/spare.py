@@ -168,9 +168,9 @@ def _roles_paragraph(facts: Facts) -> Prose:
     several = any(len(roles) > 1 for roles in facts.roles.values())
     twice = " A head with several roles counts in each." if several else ""
     return prose(
-        start, "A ", term("role"), f" names where a head looks, measured on many texts. {listed}"
-        f"{without} of the {format_count(total, 'head')} {'has' if without == 1 else 'have'} no "
-        f"clear role.{twice}"
+        start, "A ", term("role"), f" names where a head tends to look, measured on other texts. "
+        f"{listed}{without} of the {format_count(total, 'head')} "
+        f"{'has' if without == 1 else 'have'} no clear role.{twice}"
     )  # fmt: skip
 
 

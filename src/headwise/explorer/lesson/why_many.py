@@ -220,8 +220,10 @@ def _exercise(figure: figures.WhyManyFigure) -> Prose:
     if len(figure.rows) == 1:
         views.pop()
     if len(views) == 1:
-        return prose("Point at other words to see where they look.")
-    return prose(f"Switch between {join_words(views)} above the picture. Point at other words.")
+        return prose("Point at other words, or tap them, to see where they look.")
+    return prose(
+        f"Switch between {join_words(views)} above the picture. Point at other words, or tap them."
+    )
 
 
 def _blur_paragraphs(facts: Facts, figure: figures.WhyManyFigure) -> list[Prose]:

@@ -387,6 +387,7 @@ export interface ScanFacts {
   names: string[];
   roles: string[][];
   details: Record<string, string>[];
+  figures: Record<string, string>[];
   findings: Finding[];
 }
 

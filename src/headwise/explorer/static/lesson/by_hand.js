@@ -113,7 +113,7 @@ export function byHand(f) {
     const row = `In head ${head}, ${words[best]} has the sharp row: ${sharp[best].toFixed(2)}`;
     if (isAsked) note.textContent = "Answer the question to see the rest of head 1.";
     else if (isOver || open.has(`${head} 4`)) note.textContent = `${row} on one word.`;
-    else note.textContent = "Work out the next table, then click it.";
+    else note.textContent = "Work out the next table, then click or tap it.";
   }
   const choice = segments("Head", ["Head 0", "Head 1"], (at) => {
     head = at;

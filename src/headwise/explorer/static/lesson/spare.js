@@ -7,11 +7,8 @@
 import { make } from "../stage/dom.js";
 import { percent } from "../stage/numbers.js";
 import { Curve, stepsText } from "./curve.js";
-import { chip, counted, look, number, pause, vars } from "./parts.js";
+import { chip, counted, look, number, vars } from "./parts.js";
 import { LessonStage } from "./stage_part.js";
-
-/** Milliseconds that a number of silent heads stays before the next follows. */
-const STAYS = 350;
 
 /** @param {SpareFigure} f @param {Lesson} lesson */
 export function spare(f, lesson) {
@@ -262,25 +259,16 @@ export function spare(f, lesson) {
     next.replaceChildren(...rows);
   }
 
-  /** Silence more and more heads, up to the answer of the question. @param {boolean} moves */
-  async function play(moves) {
-    alone = null;
-    for (step = moves ? 0 : f.limit; step < f.limit; step++) {
-      draw();
-      await pause(STAYS);
-      if (!el.isConnected || alone !== null) return;
-    }
-    draw();
-  }
-
   draw();
   return {
     el,
-    reveal: (/** @type {boolean} */ moves) => {
+    reveal: () => {
       if (isOver) return;
       isOver = true;
       together.hidden = false;
-      play(moves);
+      alone = null;
+      step = f.limit; // as many heads as the answer says
+      draw();
     },
     light: draw,
     destroy: () => {

@@ -11,6 +11,9 @@ import { make } from "../stage/dom.js";
 import { Stage } from "../stage/stage.js";
 import { look } from "./parts.js";
 
+/** Smallest size of words on one line: a sentence breaks only if it needs smaller ones. */
+const LEAST = 15;
+
 /**
  * What changes from picture to picture.
  * @typedef {object} Shown
@@ -96,6 +99,7 @@ export class LessonStage {
       locked: here,
       target: null,
       restsOnFirst: place.rests_on_first,
+      least: LEAST,
       hidesSpecial: false,
       isLookedAt: false,
       theme: this.lesson.theme(),

@@ -124,7 +124,7 @@ export function deckCells(picture, side, deck, layout, measure) {
   if (at === null || (side.isCross && picture.isLookedAt)) return [];
   const { theme } = picture;
   const size = layout.shape === "wrapped" ? 12 : 13;
-  const least = layout.shape === "wrapped" ? 1 : 0;
+  const least = layout.shape === "wrapped" && !picture.least ? 1 : 0;
   return deck.cells.flatMap((row, slot) => {
     const head = /** @type {PictureHead | undefined} */ (side.heads[slot]);
     const shares = head?.row(at) ?? null;

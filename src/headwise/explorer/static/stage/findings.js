@@ -1,5 +1,5 @@
 // @ts-check
-/** Two lists of findings, never mixed: in this sentence, and in any text. */
+/** Two lists of findings, never mixed: in this sentence, and in other text. */
 
 /** @import {Finding, ModelAnswer, StageWord, TextAnswer} from "../types.js" */
 /** @import {Part} from "./sentences.js" */
@@ -81,7 +81,7 @@ export class Findings {
     this.on = on;
     el.classList.add("hv-findings");
     this.here = make("section", { class: "hv-list", "aria-label": "In this sentence" });
-    this.everywhere = make("section", { class: "hv-list", "aria-label": "In any text" });
+    this.everywhere = make("section", { class: "hv-list", "aria-label": "In other text" });
     el.append(this.here, this.everywhere);
     /** @type {[Finding, HTMLElement][]} */
     this.buttons = [];
@@ -117,9 +117,9 @@ export class Findings {
   /** @param {FindingsPicture} picture */
   anyText(picture) {
     const { scan } = picture.about;
-    const title = make("h2", {}, "In any text");
+    const title = make("h2", {}, "In other text");
     if (scan) {
-      title.append(" ", make("span", {}, `${scan.tokens.toLocaleString("en")} tokens read`));
+      if (scan.tokens) title.textContent = `On ${many(scan.tokens, "token")} of other text`;
       const items = scan.findings.map((finding) => this.item(finding, picture));
       return [title, make("ul", {}, ...items)];
     }

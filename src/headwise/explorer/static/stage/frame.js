@@ -1,7 +1,7 @@
 // @ts-check
 /** The view's state as a frame: heads, word and role that are shown, and the strongest links. */
 
-/** @import {ModelAnswer, RoleFacts, TextAnswer} from "../types.js" */
+/** @import {ModelAnswer, TextAnswer} from "../types.js" */
 /** @import {TextData} from "./data.js" */
 /** @import {Host} from "./host.js" */
 /** @import {Top, Word} from "./sentences.js" */
@@ -10,7 +10,6 @@ import { GROUNDS, ROLES } from "./colours.js";
 import { axisOf, layerOf, numberOf, stackOf } from "./host.js";
 import { isRestingRole } from "./links.js";
 import { rounded } from "./numbers.js";
-import { capital } from "./sentences.js";
 import { wordName } from "./word_names.js";
 
 /** Largest number of heads on the stage. */
@@ -80,10 +79,17 @@ export const inkOf = (host, role) => (role ? roleColour(host, role) : "");
 /** Colour of resting places. @param {Host} host */
 export const restColour = (host) => GROUNDS[host.theme()].rest;
 
-/** "Coreference: looks back to a mention of the same thing." @param {RoleFacts | undefined} facts
- * @param {string | null} role */
-export const meaningOf = (facts, role) =>
-  facts && role ? `${capital(role)}: ${facts.phrase}.` : "";
+/**
+ * "In other texts this head tends to look back to a mention of the same thing: 63% found, 50% by
+ * chance."
+ * @param {ModelAnswer} about @param {string} head @param {string | null} role
+ */
+export function tendencyOf({ roles, scan }, head, role) {
+  const facts = role ? roles[role] : undefined;
+  if (!facts || !role) return "";
+  const figure = scan?.figures[scan.names.indexOf(head)]?.[role];
+  return `In other texts this head ${facts.tendency}${figure ? `: ${figure}` : ""}.`;
+}
 
 /**
  * Index of a word among the pieces, or of a piece among the words, by the letters before it.

@@ -67,6 +67,7 @@ import { wrapped } from "./layout_wrapped.js";
  * @property {{text: string, before: string | null, widest?: string} | null} next `widest`: a word
  *   for which the box has room too
  * @property {"auto" | "vertical"} shape
+ * @property {number} [least] smallest size of words on one line, if smaller than usual
  */
 
 /** Below this width words stand one below the other. */

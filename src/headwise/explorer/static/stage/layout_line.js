@@ -89,10 +89,10 @@ function slotsOf({ words, pair, hidesSpecial }) {
  * @returns {Fit | null}
  */
 function fitted(request, slots, measure, width) {
-  const { pair, next } = request;
+  const { pair, next, least: leastSize = SIZES.least } = request;
   const words = slots.map(({ word }) => word);
   const room = width - 2 * EDGE;
-  for (let size = pair ? SIZES.pair : SIZES.line; size >= SIZES.least; size -= 0.5) {
+  for (let size = pair ? SIZES.pair : SIZES.line; size >= leastSize; size -= 0.5) {
     const widths = slots.map((slot) => slotWidth(slot, request, measure, size));
     const box = nextWidth(next, measure, size);
     const extra = next ? box + 0.6 * size : 0;

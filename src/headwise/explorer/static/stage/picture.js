@@ -42,6 +42,8 @@ import { isRestingRole, restingPlaces } from "./links.js";
  * @property {PictureSecond | null} pair
  * @property {{text: string, before: string | null} | null} next the next word, at the end
  * @property {"auto" | "vertical"} [shape]
+ * @property {number} [least] smallest size of words on one line, if smaller than usual; then every
+ *   share is printed on several lines, too
  * @property {number} [rows] rows of shares that have room below the words, if more than heads
  * @property {boolean} [isValued] shares are weighed by the lengths of values
  */

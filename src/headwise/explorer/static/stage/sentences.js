@@ -35,7 +35,7 @@ export const ONE_WORD = "One word can only look at itself.";
 export const NOT_MEASURED = "role not measured";
 export const NO_ROLE = "no clear role";
 export const ROLES =
-  "A colour and its letter name a role: what the head tends to do in any text. A head with " +
+  "A colour and its letter name a role: what the head tends to do in other text. A head with " +
   "several (+) counts in each.";
 export const A_HEAD =
   "Each square is one head: a part of the model that decides where each word looks. Layers and " +
@@ -109,7 +109,7 @@ export function placeOf(head) {
 /**
  * One head and a chosen word.
  * @param {Top} top @param {object} about
- * @param {string} about.head @param {string} about.meaning  "Coreference: looks back to ..." or ""
+ * @param {string} about.head @param {string} about.meaning  "In other texts this head tends to ...", or ""
  * @param {number} about.away  distance of the target in a text of several lines, or 0
  * @param {boolean} about.isHovered @param {boolean} about.isLookedAt
  * @returns {Head}
@@ -162,7 +162,7 @@ export const cellHead = (source, target, share) => [
  * One head with no word chosen: what is drawn, and what the head tends to do.
  * @param {string} head
  * @param {object} about
- * @param {string} about.gist  "Coreference in any text: tends to ...", or ""
+ * @param {string} about.gist  "In other texts this head tends to ...", or ""
  * @param {boolean} about.isResting  whether links to resting places are drawn like others
  * @param {number | null} about.links  number of links that are drawn; null if none ever are
  * @returns {Head}

@@ -155,12 +155,12 @@ export class Stage {
     const root = Number.parseFloat(getComputedStyle(document.documentElement).fontSize) || 16;
     this.unit = root / 16;
     const width = this.el.clientWidth / this.unit;
-    const { words, columns, heads, hidesSpecial, shape = "auto", rows = 0 } = picture;
+    const { words, columns, heads, hidesSpecial, shape = "auto", least, rows = 0 } = picture;
     this.widestNext = wider(this.widestNext, picture.next?.text ?? "");
     const next = picture.next && { ...picture.next, widest: this.widestNext };
     const pair = picture.pair && { words: picture.pair.words, aligned: picture.pair.aligned };
     const count = Math.max(1, heads.length, rows);
-    const request = { words, columns, heads: count, hidesSpecial, pair, next, shape };
+    const request = { words, columns, heads: count, hidesSpecial, pair, next, shape, least };
     const key = JSON.stringify([request, width]);
     if (key === this.layoutKey) return false;
     this.layoutKey = key;

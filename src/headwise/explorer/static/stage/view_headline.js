@@ -3,12 +3,11 @@
 
 /** @import {StageWord} from "../types.js" */
 /** @import {HeadlinePicture} from "./headline.js" */
-/** @import {Host} from "./host.js" */
 /** @import {Part, Word} from "./sentences.js" */
 /** @import {Frame} from "./view_pictures.js" */
 
 import { GROUNDS } from "./colours.js";
-import { detailOf, inkOf, meaningOf, restColour, rolesOf, shownRole, topLinks } from "./frame.js";
+import { detailOf, inkOf, restColour, rolesOf, shownRole, tendencyOf, topLinks } from "./frame.js";
 import { DRAWN_OVERLAID, isRestingRole, strongestLinks, UNCHOSEN } from "./links.js";
 import { rounded } from "./numbers.js";
 import { movesOf } from "./pair.js";
@@ -78,20 +77,19 @@ function sentencesOf(frame) {
     rest: GROUNDS[host.theme()].soft,
   });
   if (!top) return { headline: [wordAt(frame, word, colour)], sub: [] };
-  const meaning = frame.isNarrow || frame.isWrapped ? "" : meaningOf(about(host, role), role);
+  // It says nothing on a word that rests.
+  const isBare = frame.isNarrow || frame.isWrapped || top.isResting;
+  const meaning = isBare ? "" : tendencyOf(host.about, head, role);
   const isFar = frame.isWrapped && !top.isResting && !data.isCross(head);
   const away = isFar && top.at !== null ? top.at - word : 0;
   return say.wordHead(top, { head, meaning, away, isHovered: frame.isHovered, isLookedAt });
 }
 
-/** @param {Host} host @param {string | null} role */
-const about = (host, role) => (role ? host.about.roles[role] : undefined);
-
 /** What a head tends to do, or that it is not known. @param {Frame} frame
  * @param {string | null} role */
-function gistOf({ host, isNarrow, isWrapped }, role) {
+function gistOf({ host, heads, isNarrow, isWrapped }, role) {
   if (isNarrow || isWrapped) return "";
-  if (role) return `${say.capital(role)} in any text: ${about(host, role)?.tendency}.`;
+  if (role) return tendencyOf(host.about, heads[0], role);
   return host.about.scan ? "No clear role." : "Its role is not measured yet.";
 }
 

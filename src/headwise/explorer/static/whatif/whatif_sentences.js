@@ -18,10 +18,10 @@ const INVITATION = "Switch heads off, and see what changes";
 const HARDLY = "Hardly any change";
 /** A headline for a large change that random heads make, too. */
 const AS_RANDOM = "No more change than with random heads";
-/** Changes of a share and of a cosine that are small. */
+/** Changes of a share and, if random heads make them, of a cosine that are small. */
 const SMALL = 0.05;
-/** Smallest change of a cosine for a headline of its own. */
-const MOVED = 0.005;
+/** Smallest change of a cosine for a headline of its own, in thousandths. */
+const MOVED = 20;
 
 /** Whether a predicted token ends a line. @param {string} name */
 export const isLineBreak = (name) => /^(\\n)+$/.test(name);
@@ -240,7 +240,8 @@ export function similarityHead(similarity, random, changed, all) {
       ],
     };
   const direction = difference < 0 ? "less" : "more";
-  const isSmall = Math.abs(difference) < (isRandom ? SMALL : MOVED);
+  const by = Math.abs(thousandths(most.after) - thousandths(most.before));
+  const isSmall = isRandom ? Math.abs(difference) < SMALL : by < MOVED;
   const other = isRandom ? AS_RANDOM : `Sentences ${named(most)} become ${direction} alike`;
   return {
     headline: [isSmall ? HARDLY : other],
