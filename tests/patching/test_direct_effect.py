@@ -43,6 +43,13 @@ def test_a_norm_after_attention_is_refused_by_name() -> None:
         direct_effects(runs, heads_of(runs))
 
 
+def test_low_precision_is_refused_by_name() -> None:
+    model, batch = batch_of("llama")
+    runs = run_pairs(model.bfloat16(), batch, LogitDifference())
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM is in bfloat16.*float32"):
+        direct_effects(runs, heads_of(runs))
+
+
 @pytest.mark.parametrize("size", [12, 17])
 @pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
 def test_a_frozen_norm_adds_up_to_the_norm(kind: type[nn.Module], size: int) -> None:

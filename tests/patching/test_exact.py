@@ -111,3 +111,24 @@ def test_patterns_and_values_are_parts_of_the_output() -> None:
     own, other = (call.values.repeat_interleave(groups, 1) for call in (mine, theirs))  # type: ignore[union-attr]
     assert_same(patterns, theirs.weights() @ own)
     assert_same(values, mine.weights() @ other)
+
+
+def test_the_control_takes_a_part_of_another_pair_and_keeps_the_other_part() -> None:
+    runs = runs_of("llama")
+    order = [1, 2, 3, 0]
+    mine, theirs = runs.calls["noise"][0], runs.calls["denoise"][0]
+    patterns, values = (
+        runs.replacements("noise", part=part, order=order).of(mine.site)
+        for part in ("pattern", "value")
+    )
+    groups = mine.num_heads // mine.values.shape[1]  # type: ignore[union-attr]
+    own, other = (call.values.repeat_interleave(groups, 1) for call in (mine, theirs))  # type: ignore[union-attr]
+    assert_same(patterns, theirs.weights()[order] @ own)
+    assert_same(values, mine.weights() @ other[order])
+
+
+def test_forgotten_calls_are_computed_again() -> None:
+    runs = runs_of("llama")
+    before = runs.calls["noise"][1].mixed
+    runs.forget_calls()
+    assert_same(runs.calls["noise"][1].mixed, before)

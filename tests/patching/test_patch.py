@@ -1,6 +1,7 @@
 """A planted head is found and its shuffled twin is not; runs resume; mistakes are named."""
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
-from headwise.errors import OptionError, OutputError
+from headwise.errors import ModelError, OptionError, OutputError
 from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel
 from headwise.patching import patch as patching
@@ -69,8 +71,8 @@ def test_a_planted_head_is_found_in_every_column() -> None:
     for column in ("patch_denoise", "patch_noise", "attribution", "attribution_steps"):
         assert df[column].abs().idxmax() == str(PLANTED)
         assert df[column][str(PLANTED)] > 0.5
-        assert df[f"{column}_low"][str(PLANTED)] <= df[column][str(PLANTED)]
-        assert df[column][str(PLANTED)] <= df[f"{column}_high"][str(PLANTED)]
+        low, high = (df[f"{column}{end}"][str(PLANTED)] for end in ("_low", "_high"))
+        assert math.isnan(low) or low <= df[column][str(PLANTED)] <= high
     assert df["attribution_drops"].idxmax() == str(PLANTED)
     assert df["direct_logit"].abs().idxmax() == str(PLANTED)
 
@@ -162,6 +164,52 @@ def test_a_function_can_be_the_metric() -> None:
             pairs=pairs_of(4),
             metric=lambda model, inputs: spread(model, inputs).detach(),
         )
+
+
+@pytest.mark.parametrize("metric", ["kl", "cosine"])
+def test_noising_has_no_estimate_where_the_metric_is_at_its_largest(metric: str) -> None:
+    loaded = load_encoder() if metric == "cosine" else load_tiny("llama")
+    pairs = [PromptPair(pair.clean, pair.corrupted) for pair in pairs_of(4)]
+    noise = PatchSettings(directions=("noise",), control=0)
+    result = patch(loaded, pairs=pairs, metric=metric, settings=noise)
+    assert "attribution" not in result.table.df
+    assert result.table.df["patch_noise"].abs().max() > 0
+    for settings in (replace(noise, exact=2), replace(noise, exact=False)):
+        with pytest.raises(OptionError, match=f"metric {metric} has no gradient in the clean run"):
+            patch(loaded, pairs=pairs, metric=metric, settings=settings)
+
+
+def test_runs_with_a_function_as_the_metric_do_not_resume(tmp_path: Path) -> None:
+    def first(model: Any, inputs: Any) -> Tensor:
+        return model(**inputs).logits[:, -1].std(-1)  # type: ignore[no-any-return]
+
+    loaded, pairs = planted_model(), pairs_of(4)
+    patch(loaded, pairs=pairs, metric=first, out=tmp_path)
+    with pytest.raises(OutputError, match="settings differ"):
+        patch(loaded, pairs=pairs, metric=lambda model, inputs: -first(model, inputs), out=tmp_path)
+
+
+def test_models_without_a_place_for_the_answer_are_refused_or_read_as_a_whole() -> None:
+    with pytest.raises(OptionError, match="tiny-t5 has an encoder and a decoder"):
+        choose_metric(load_tiny("t5"), "kl", has_answers=False)
+    torch.manual_seed(0)
+    config = load_tiny("bert").model.config
+    classifier = AutoModelForSequenceClassification.from_config(config, dtype=torch.float64).eval()
+    with torch.no_grad():
+        classifier.classifier.weight.mul_(100)
+    loaded = LoadedModel("classifier", classifier, load_tiny("bert").tokenizer)
+    pairs = [PromptPair(pair.clean, pair.corrupted) for pair in pairs_of(4)]
+    assert patch(loaded, pairs=pairs).table.df["patch_denoise"].abs().max() > 0
+    tagger = AutoModelForTokenClassification.from_config(config, dtype=torch.float64).eval()
+    with pytest.raises(ModelError, match="predicts no tokens"):
+        patch(LoadedModel("tagger", tagger, loaded.tokenizer), pairs=pairs)
+
+
+def test_intervals_are_unknown_if_the_mean_difference_may_be_zero() -> None:
+    changes, differences = torch.ones(1, 2).double(), torch.tensor([1.0, -0.9]).double()
+    value, *rest = bootstrap_shares(changes, differences, resamples=99, seed=0)[0]
+    assert value == pytest.approx(20)
+    assert all(number != number for number in rest)
 
 
 def test_paths_to_a_receiver_have_a_row_per_sender() -> None:

@@ -115,7 +115,7 @@ def test_a_single_pair_has_no_intervals() -> None:
     assert remark_lines(result) == [
         "Effects are shares of the difference between both runs. A single pair has no intervals: "
         "give more pairs.",
-        "There is no control: it needs two pairs with the same number of tokens.",
+        "There is no control: it needs two pairs of the same length in one batch.",
     ]
 
 

@@ -129,11 +129,13 @@ def patch_command(  # noqa: PLR0913 - one parameter per option
     from headwise.views.terminal import ProgressDisplay, check_new, quiet_console, write_new
 
     check_metric(metric)
+    if not exact:
+        options.refuse("--no-exact patches no head", {"--exact-heads": exact_heads is not None})
     settings = PatchSettings(
         directions=DIRECTIONS if direction is None else (direction,),
         part=part,
         positions=None if positions is None else _numbers(positions),
-        exact=exact_heads if exact and exact_heads is not None else exact,
+        exact=exact if exact_heads is None else exact_heads,
         steps=steps,
         grad_drop=grad_drop,
         receiver=paths_to,

@@ -60,12 +60,11 @@ def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
     }
     from_heads = torch.stack([*written.values()]).sum(0)
     blocks = stream.blocks
+    rest = torch.stack([at_answer(stream.rest(block)) for block in blocks])
     attention = torch.stack([at_answer(stream.projection(block)) for block in blocks])
     parts = {
         "embedding": at_answer(stream.calls[blocks[0].name].input),
-        "feed-forward": torch.stack([at_answer(stream.rest(each)) for each in stream.blocks]).sum(
-            0
-        ),
+        "feed-forward": rest.sum(0),
         "biases": attention.sum(0) - from_heads,
     }
     final = _final_norm(stream, unembedding)
@@ -81,11 +80,12 @@ def direct_effects(runs: PairRuns, heads: Sequence[HeadId]) -> DirectEffects:
         constant = constant + bias.double().cpu()
     others = {name: difference(norm.contribution(part)) for name, part in parts.items()}
     others["biases"] = others["biases"] + constant
-    logits = unembedding(at_answer(final.output)).double().cpu()
+    logits = unembedding(at_answer(final.output))
+    total = logits[rows, batch.answer] - logits[rows, batch.instead]
     effects = DirectEffects(
         torch.stack([difference(norm.contribution(written[head])) for head in heads]),
         others,
-        logits[rows, batch.answer] - logits[rows, batch.instead],
+        total.double().cpu(),
     )
     error = float((effects.sum - effects.total).abs().max())
     if error > TOLERANCE * float(effects.heads.abs().sum(0).max() + effects.total.abs().max()):

@@ -29,6 +29,8 @@ class Metric(ABC):
     unit: ClassVar[str]
     needs_answers: ClassVar[bool] = False
     """Whether every pair needs an `answer` and the word to compare it with, `instead`."""
+    is_largest_when_clean: ClassVar[bool] = False
+    """Whether no run can have more than the clean one; its gradient is 0 there."""
 
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs, batch: PairBatch) -> Tensor:
@@ -49,8 +51,12 @@ def _repeated(values: Tensor, output: Tensor) -> Tensor:
     return values.repeat(len(output) // len(values), *[1] * (values.dim() - 1))
 
 
+@dataclass(frozen=True)
 class AnswerMetric(Metric):
     """Base class of metrics that read the logits at the answer's position."""
+
+    predicts_tokens: bool = True
+    """Whether the model predicts the next token or a masked one."""
 
     def output(
         self, model: nn.Module, inputs: Inputs, batch: PairBatch
@@ -62,6 +68,13 @@ class AnswerMetric(Metric):
         if not isinstance(logits, Tensor):
             raise ModelError(
                 f"{type(model).__name__} returns no logits: measure it with the metric cosine"
+            )
+        if logits.dim() == 2:  # classes of a whole text
+            return upcast_to_float32(logits)
+        if not self.predicts_tokens:
+            raise ModelError(
+                f"{type(model).__name__} returns logits for every position, but predicts no "
+                "tokens: pass a function as the metric"
             )
         if is_last:
             return upcast_to_float32(logits[:, -1])
@@ -107,6 +120,7 @@ class CleanDivergence(AnswerMetric):
 
     name = "kl"
     unit = "nats"
+    is_largest_when_clean = True
 
     def values(
         self, output: Float[Tensor, "examples ..."], clean: Tensor | None, batch: PairBatch
@@ -123,6 +137,7 @@ class CleanCosine(Metric):
     pooling: str = "mean"
     name: ClassVar[str] = "cosine"
     unit: ClassVar[str] = "cosine"
+    is_largest_when_clean: ClassVar[bool] = True
 
     def output(
         self, model: nn.Module, inputs: Inputs, batch: PairBatch

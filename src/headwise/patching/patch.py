@@ -5,14 +5,15 @@ share of the difference between both runs that it carries, exactly and estimated
 effect on the logits.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pandas as pd
 import torch
@@ -29,12 +30,23 @@ from headwise.models.fingerprint import digest_weights
 from headwise.models.loaded import LoadedModel, Source, open_model
 from headwise.models.loading import LoadOptions
 from headwise.objectives.losses import Embedding
-from headwise.objectives.scored_model import objective_for
+from headwise.objectives.scored_model import (
+    objective_for,
+    predicts_masked_tokens,
+    predicts_next_token,
+)
 from headwise.patching.alignment import align_pairs
 from headwise.patching.attribution import attribute_heads, attribute_with_drops
 from headwise.patching.direct_effect import direct_effects
 from headwise.patching.exact import patch_layers
-from headwise.patching.metrics import METRICS, CleanCosine, CustomMetric, Metric, check_metric
+from headwise.patching.metrics import (
+    METRICS,
+    AnswerMetric,
+    CleanCosine,
+    CustomMetric,
+    Metric,
+    check_metric,
+)
 from headwise.patching.paths import INPUTS, earlier_heads, patch_paths
 from headwise.patching.prompts import PromptPair, read_pairs
 from headwise.patching.result import (
@@ -48,7 +60,7 @@ from headwise.patching.settings import PatchSettings
 from headwise.patching.store import EffectStore
 from headwise.patching.tasks import task_pairs
 from headwise.progress import Progress, no_progress
-from headwise.reading.batch import Inputs
+from headwise.reading.batch import Inputs, has_decoder
 from headwise.watching.running import in_evaluation
 
 TASK_PAIRS = 16
@@ -105,7 +117,8 @@ def patch(  # noqa: PLR0913 - all but the first three are keyword-only
     folder = Path(out).expanduser()
     about: dict[str, Any] = {
         "settings": settings.to_json(),
-        "metric": measure.name,
+        # A function cannot be compared with that of an earlier run, so its runs do not resume.
+        "metric": str(uuid4()) if callable(metric) else measure.name,
         "pairs": [asdict(pair) for pair in chosen],
         "weights": digest_weights(loaded.model),
         "headwise": version("headwise"),
@@ -186,7 +199,17 @@ def choose_metric(
         metric = "cosine" if is_embedding else "logit-difference" if has_answers else "kl"
     if metric == "cosine":
         return CleanCosine(objective.pooling if isinstance(objective, Embedding) else "mean")
+    model = loaded.model
+    if has_decoder(getattr(model, "config", None)):
+        raise OptionError(
+            f"{loaded.name} has an encoder and a decoder, whose answer is not at a place in the "
+            "prompt: pass a function as the metric",
+            option="metric",
+        )
     chosen = METRICS[metric]()
+    if isinstance(chosen, AnswerMetric):
+        reads_tokens = predicts_next_token(model) or predicts_masked_tokens(model)
+        chosen = replace(chosen, predicts_tokens=reads_tokens)
     if chosen.needs_answers and not has_answers:
         raise OptionError(
             f"metric is {metric!r}, but the pairs have no answers: give answer and instead, or use "
@@ -209,8 +232,20 @@ class _PatchRun:
     @cached_property
     def runs(self) -> list[PairRuns]:
         """Both runs of every batch of pairs."""
-        batches = align_pairs(self.loaded, self.pairs)
-        return [run_pairs(self.loaded.model, batch, self.metric) for batch in batches]
+        runs = []
+        for batch in align_pairs(self.loaded, self.pairs):
+            runs.append(run_pairs(self.loaded.model, batch, self.metric))
+            for before in runs[:-1]:
+                before.forget_calls()
+        return runs
+
+    def each_run(self, batches: Sequence[PairRuns] | None = None) -> Iterator[PairRuns]:
+        """Both runs of one batch after the other; only one keeps its attention in memory."""
+        for runs in self.runs if batches is None else batches:
+            for other in self.runs:
+                if other is not runs:
+                    other.forget_calls()
+            yield runs
 
     @cached_property
     def heads(self) -> tuple[HeadId, ...]:
@@ -231,6 +266,15 @@ class _PatchRun:
         """Run the model on all pairs; raise OptionError if the settings do not suit them."""
         for runs in self.runs:
             runs.is_patched(self.settings.positions)
+        settings = self.settings
+        is_flat = self.metric.is_largest_when_clean and settings.directions[0] == "noise"
+        has_none = settings.exact is not True and not settings.steps
+        if is_flat and (settings.grad_drop or has_none):
+            raise OptionError(
+                f"the metric {self.metric.name} has no gradient in the clean run, so noising "
+                "cannot be estimated with it: denoise first, or patch every head exactly",
+                option="metric",
+            )
         if (receiver := self.settings.receiver) is not None:
             assert isinstance(receiver, HeadId)
             earlier_heads(receiver, self.heads)
@@ -246,7 +290,8 @@ class _PatchRun:
         """Measure everything that the settings ask for; `store` has the changes known so far."""
         settings, first = self.settings, self.settings.directions[0]
         mean, estimates = float(self.differences.mean()), dict[str, Tensor]()
-        if settings.attribution:
+        is_flat = self.metric.is_largest_when_clean and first == "noise"
+        if settings.attribution and not is_flat:
             estimates["attribution"] = self._attribution(first, steps=0)
         if settings.steps:
             estimates["attribution_steps"] = self._attribution(first, steps=settings.steps)
@@ -353,7 +398,7 @@ class _PatchRun:
         settings, parts = self.settings, []
         stage = f"{'control, ' if is_control else ''}{direction[:-1]}ing"
         layers = {name: tuple(some) for name, some in groupby(heads, attrgetter("layer_name"))}
-        for number, runs in enumerate(batches):
+        for number, runs in enumerate(self.each_run(batches)):
             pairs = len(runs.batch.indices)
             outputs = runs.replacements(
                 direction,
@@ -361,16 +406,15 @@ class _PatchRun:
                 positions=settings.positions,
                 order=[(pair + 1) % pairs for pair in range(pairs)] if is_control else None,
             )
-            key = f"{'control-' if is_control else ''}{direction}-{number}-{{}}"
-            known = {
-                name: store.get(key.format(name), len(some), pairs) for name, some in layers.items()
-            }
+            start = f"{'control-' if is_control else ''}{direction}-{number}-"
+            keys = {name: start + " ".join(map(str, some)) for name, some in layers.items()}
+            known = {name: store.get(keys[name], len(layers[name]), pairs) for name in layers}
             missing = [head for name in layers if known[name] is None for head in layers[name]]
             done, total = (number + 1) * len(heads) - len(missing), len(heads) * len(batches)
             self.progress(stage, done, total)
             for name, changes in patch_layers(runs, direction, outputs, missing):
                 known[name] = changes
-                store.put(key.format(name), changes)
+                store.put(keys[name], changes)
                 done += len(changes)
                 self.progress(stage, done, total)
             found = torch.cat([changes for changes in known.values() if changes is not None])
@@ -379,7 +423,7 @@ class _PatchRun:
 
     def _attribution(self, direction: str, *, steps: int) -> Float[Tensor, "heads pairs"]:
         parts = []
-        for number, runs in enumerate(self.runs):
+        for number, runs in enumerate(self.each_run()):
             self.progress("attribution", number, len(self.runs))
             outputs = runs.replacements(
                 direction, part=self.settings.part, positions=self.settings.positions
@@ -390,7 +434,7 @@ class _PatchRun:
     def _drops(self, direction: str) -> Float[Tensor, " heads"]:
         """Mean over blocks of the size of the estimates without the gradient through each."""
         parts = []
-        for number, runs in enumerate(self.runs):
+        for number, runs in enumerate(self.each_run()):
             self.progress("attribution without single blocks", number, len(self.runs))
             outputs = runs.replacements(
                 direction, part=self.settings.part, positions=self.settings.positions
@@ -435,7 +479,7 @@ class _PatchRun:
                 option="direct",
             )
         try:
-            parts = [direct_effects(runs, self.heads).heads for runs in self.runs]
+            parts = [direct_effects(runs, self.heads).heads for runs in self.each_run()]
         except ModelError as error:
             if wanted:
                 raise
@@ -450,7 +494,7 @@ class _PatchRun:
         assert isinstance(receiver, HeadId)
         senders = earlier_heads(receiver, self.heads)
         parts: dict[str, list[Tensor]] = {name: [] for name in INPUTS}
-        for number, runs in enumerate(self.runs):
+        for number, runs in enumerate(self.each_run()):
             outputs = runs.replacements(
                 direction, part=self.settings.part, positions=self.settings.positions
             )

@@ -78,7 +78,16 @@ class RecordedStream:
 
 @torch.no_grad()
 def record_stream(model: nn.Module, inputs: Inputs) -> RecordedStream:
-    """Run the model and record its modules."""
+    """Run the model and record its modules.
+
+    Raises ModelError if the model is in low precision: rounding would hide what does not add up.
+    """
+    dtype = next(model.parameters()).dtype
+    if torch.finfo(dtype).bits < 32:
+        raise ModelError(
+            f"{type(model).__name__} is in {str(dtype).removeprefix('torch.')}, too coarse to "
+            "check that what heads write adds up: load it in float32"
+        )
     modules = {name: module for name, module in model.named_modules() if name}
     with record(modules) as calls:
         forward_batch(model, inputs)

@@ -132,7 +132,7 @@ def bootstrap_shares(
     """Mean change of each row as a share of the mean difference, with its error and interval.
 
     Pairs are drawn with replacement. Without `differences`, the mean itself. One pair has no
-    error.
+    error, nor have pairs whose differences vary so much that their mean may be 0.
     """
     pairs = changes.shape[1]
     scale = torch.ones(pairs, dtype=torch.float64) if differences is None else differences
@@ -143,7 +143,10 @@ def bootstrap_shares(
     drawn = torch.randint(0, pairs, (resamples, pairs), generator=random)
     counts = torch.zeros(resamples, pairs, dtype=torch.float64)
     counts.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
-    shares = (changes @ counts.T) / (scale @ counts.T)
+    totals = scale @ counts.T
+    if not (totals.sign() == totals[0].sign()).all():
+        return [(value, *[float("nan")] * 3) for value in means.tolist()]
+    shares = (changes @ counts.T) / totals
     low, high = shares.quantile(torch.tensor([LOW, HIGH], dtype=torch.float64), dim=1)
     columns = (means, shares.std(1), low, high)
     return list(zip(*(column.tolist() for column in columns), strict=True))

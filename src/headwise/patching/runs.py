@@ -40,8 +40,18 @@ class PairRuns:
     metric: Metric
     clean_output: Tensor
     corrupted_output: Tensor
-    calls: Mapping[str, tuple[Call, ...]]
-    """Every attention call of the run that each direction patches."""
+
+    @cached_property
+    def calls(self) -> Mapping[str, tuple[Call, ...]]:
+        """Every attention call of the run that each direction patches; see `forget_calls`."""
+        return {
+            direction: _watch_run(self.model, self.inputs(direction), self.batch, self.metric)[1]
+            for direction in ("noise", "denoise")
+        }
+
+    def forget_calls(self) -> None:
+        """Free the memory of `calls`; they are computed again when they are needed."""
+        vars(self).pop("calls", None)
 
     @cached_property
     def counts(self) -> HeadCounts:
@@ -92,11 +102,10 @@ class PairRuns:
         other = "noise" if direction == "denoise" else "denoise"
         is_patched, by_layer = self.is_patched(positions), {}
         for mine, theirs in zip(self.calls[direction], self.calls[other], strict=True):
-            outputs = _outputs_with(mine, theirs, part)
-            if order is not None:
-                outputs = outputs[list(order)]
+            source = theirs if order is None else _reordered(theirs, order)
+            outputs = _outputs_with(mine, source, part)
             if is_patched is not None:
-                outputs = torch.where(is_patched, outputs, mine.mixed)
+                outputs = torch.where(is_patched.to(outputs.device), outputs, mine.mixed)
             by_layer[mine.stack, mine.layer] = outputs
         return HeadOutputs(by_layer)
 
@@ -120,6 +129,26 @@ class PairRuns:
         return is_patched
 
 
+def _reordered(call: Call, order: Sequence[int]) -> Call:
+    """The call with the pairs of its batch in another order."""
+    index = list(order)
+    if not isinstance(call, AttentionCall):
+        weights = call.known_weights[index]
+        return replace(call, mixed=call.mixed[index], known_weights=weights)
+    mask = call.rules.mask
+    if mask is not None and mask.dim() == 4 and len(mask) > 1:
+        mask = mask[index]
+    return replace(
+        call,
+        queries=call.queries[index],
+        keys=call.keys[index],
+        values=call.values[index],
+        mixed=call.mixed[index],
+        rules=replace(call.rules, mask=mask),
+        known_lse=None,
+    )
+
+
 def _outputs_with(
     mine: Call, theirs: Call, part: str
 ) -> Float[Tensor, "batch heads query d_value"]:
@@ -136,15 +165,23 @@ def _outputs_with(
     return attend(looks.queries, looks.keys, carries.values, rules=rules)
 
 
-@torch.no_grad()
 def run_pairs(model: nn.Module, batch: PairBatch, metric: Metric) -> PairRuns:
     """Run the model on the clean and on the corrupted prompts of a batch."""
-    outputs, calls = {}, {}
-    for direction, inputs in (("noise", batch.clean), ("denoise", batch.corrupted)):
-        with watch(model) as watched:
-            outputs[direction] = metric.output(model, inputs, batch)
-        calls[direction] = tuple(_check_calls(watched.calls))
-    return PairRuns(model, batch, metric, outputs["noise"], outputs["denoise"], calls)
+    clean, noise = _watch_run(model, batch.clean, batch, metric)
+    corrupted, denoise = _watch_run(model, batch.corrupted, batch, metric)
+    runs = PairRuns(model, batch, metric, clean, corrupted)
+    vars(runs)["calls"] = {"noise": noise, "denoise": denoise}
+    return runs
+
+
+@torch.no_grad()
+def _watch_run(
+    model: nn.Module, inputs: Inputs, batch: PairBatch, metric: Metric
+) -> tuple[Tensor, tuple[Call, ...]]:
+    """What the metric reads of a run, and its attention calls."""
+    with watch(model) as watched:
+        output = metric.output(model, inputs, batch)
+    return output, tuple(_check_calls(watched.calls))
 
 
 def _check_calls(calls: Iterable[Call]) -> Iterable[Call]:

@@ -9,6 +9,9 @@ from headwise.formats import join_words
 from headwise.heads import HeadId, as_head
 from headwise.patching.runs import DIRECTIONS, PARTS
 
+LARGEST = 2**63 - 1
+"""Largest seed of torch's generators."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PatchSettings:
@@ -58,8 +61,9 @@ class PatchSettings:
             raise OptionError(
                 f"part is {self.part!r}: choose from {', '.join(PARTS)}", option="part"
             )
-        for name, least in (("steps", 0), ("control", 0), ("resamples", 0), ("seed", 0)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), least=least))
+        for name in ("steps", "control", "resamples", "seed"):
+            value = whole_number(name, getattr(self, name), least=0, most=LARGEST)
+            object.__setattr__(self, name, value)
         if not isinstance(self.exact, bool):
             object.__setattr__(self, "exact", whole_number("exact", self.exact, least=1))
             if not self.attribution:

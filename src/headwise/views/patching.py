@@ -77,7 +77,7 @@ def effect_grids(result: PatchResult) -> Group:
     table, column = result.table, result.ranked_by
     values = dict(zip(table.heads, table.df[column].tolist(), strict=True))
     measured = [head for head, value in values.items() if not math.isnan(value)]
-    strongest = max(measured, key=lambda head: abs(values[head]))
+    strongest = max(measured or values, key=lambda head: abs(values[head]))
     largest = abs(values[strongest])
     parts: list[Any] = [Text(f"Effect of each head ({RANKED_BY[column]})", style="bold")]
     for stack in table.stacks:
@@ -176,7 +176,7 @@ def _remarks(result: PatchResult) -> Iterator[str]:
 
 def _control_line(control: Mapping[str, Any]) -> str:
     if not control:
-        return "There is no control: it needs two pairs with the same number of tokens."
+        return "There is no control: it needs two pairs of the same length in one batch."
     return (
         f"control: with outputs of other pairs, the largest effect of these "
         f"{format_count(control['heads'], 'head')} is {_text(control['largest'], 'control')}."
