@@ -16,8 +16,9 @@ from headwise.errors import ModelError, OptionError, OutputError
 from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel
 from headwise.patching import patch as patching
-from headwise.patching.patch import choose_metric, choose_pairs, patch
+from headwise.patching.patch import patch
 from headwise.patching.prompts import PromptPair
+from headwise.patching.requests import choose_metric, choose_pairs
 from headwise.patching.result import PatchResult, bootstrap_shares
 from headwise.patching.settings import PatchSettings
 from headwise.patching.store import PROGRESS

@@ -21,6 +21,8 @@ OTHER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 COMMENTS = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
 INDENTATION = re.compile(r"^[ \t]+", re.MULTILINE)
 BLANK = re.compile(r"\n{2,}")
+UNFINISHED = re.compile(r"^((?:(?!//)[^\n])*[{(\[,;])\n", re.MULTILINE)
+"""A line without a comment that can be joined with the next one."""
 
 
 def join_modules(files: Mapping[str, bytes], entry: str) -> str:
@@ -69,9 +71,14 @@ def _source(files: Mapping[str, bytes], path: str) -> str:
     Indentation stays if a string may go over several lines.
     """
     source = BLANK.sub("\n", COMMENTS.sub("", files[path].decode()))
-    if any(line.count("`") % 2 for line in source.splitlines()):
+    if _has_long_strings(source):
         return source
     return INDENTATION.sub("", source)
+
+
+def _has_long_strings(source: str) -> bool:
+    """Whether a string may go over several lines."""
+    return any(line.count("`") % 2 for line in source.splitlines())
 
 
 def _imports(path: str, source: str) -> Iterator[tuple[str, set[str]]]:
@@ -106,5 +113,7 @@ def _wrap(path: str, source: str, wanted: set[str]) -> str:
         if not re.search(rf",\n[ \t]*{re.escape(name)} = ", body):
             raise AssertionError(f"{path} does not export {name}, which another module imports")
         exports.append(name)
+    if not _has_long_strings(body):
+        body = UNFINISHED.sub(r"\1", body)
     result = f"return {{ {', '.join(exports)} }};"
     return f"const {module_name(path)} = (() => {{\n{body.strip()}\n{result}\n}})();\n"

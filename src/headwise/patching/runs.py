@@ -178,7 +178,7 @@ def run_pairs(model: nn.Module, batch: PairBatch, metric: Metric) -> PairRuns:
 def _watch_run(
     model: nn.Module, inputs: Inputs, batch: PairBatch, metric: Metric
 ) -> tuple[Tensor, tuple[Call, ...]]:
-    """What the metric reads of a run, and its attention calls."""
+    """The output of a run that the metric reads, and the run's attention calls."""
     with watch(model) as watched:
         output = metric.output(model, inputs, batch)
     return output, tuple(_check_calls(watched.calls))

@@ -38,7 +38,7 @@ const OUTSIDE = 4;
  * @property {string} text the share to write; "" if none
  * @property {number} width of the text
  * @property {boolean} isResting whether the arc leads to a resting place, which is never the news
- * @property {string} [twins] words that arcs of several heads join: all of them are labelled, or none
+ * @property {string} [twins]  words that arcs of several heads join: label all of them, or none
  * @property {boolean} [isOuter] whether the arc is the outermost of these
  */
 

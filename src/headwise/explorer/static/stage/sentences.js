@@ -109,7 +109,8 @@ export function placeOf(head) {
 /**
  * One head and a chosen word.
  * @param {Top} top @param {object} about
- * @param {string} about.head @param {string} about.meaning  "In other texts this head tends to ...", or ""
+ * @param {string} about.head
+ * @param {string} about.meaning  "In other texts this head tends to ...", or ""
  * @param {number} about.away  distance of the target in a text of several lines, or 0
  * @param {boolean} about.isHovered @param {boolean} about.isLookedAt
  * @returns {Head}

@@ -236,7 +236,8 @@ export function similarityHead(similarity, random, changed, all) {
     return {
       headline: [HARDLY],
       sub: [
-        `No cosine moves by 0.001. That of sentences ${named(most)} is ${cosine(most.after)}.${chance}`,
+        "No cosine moves by 0.001. " +
+          `That of sentences ${named(most)} is ${cosine(most.after)}.${chance}`,
       ],
     };
   const direction = difference < 0 ? "less" : "more";
