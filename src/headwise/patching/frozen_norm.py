@@ -5,7 +5,6 @@ scale held constant. It is measured on the norm itself, so no class needs to be 
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -27,7 +26,7 @@ class FrozenNorm:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, norm: nn.Module, states: Float[Tensor, "batch d_model"]) -> Self:
+    def of(cls, norm: nn.Module, states: Float[Tensor, "batch d_model"]) -> "FrozenNorm":
         """The map of `norm` at `states`; raises ModelError if `norm` is another kind of layer."""
         size = states.shape[-1]
         probe = states.new_ones(size)
