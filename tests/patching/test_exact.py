@@ -18,7 +18,8 @@ BY_HAND = ["bert", "gpt2", "llama", "neox", "opt", "t5"]
 
 def all_gates(runs: PairRuns, value: float) -> dict[str, Tensor]:
     return {
-        call.site.layer_name: torch.full((call.num_heads,), float(value)) for call in runs.calls["noise"]
+        call.site.layer_name: torch.full((call.num_heads,), float(value))
+        for call in runs.calls["noise"]
     }
 
 
