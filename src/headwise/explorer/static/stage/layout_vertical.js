@@ -13,7 +13,7 @@ const CHANGES = 36;
 /** Room above the first word for the names of columns. */
 const HEAD = 22;
 
-/** Whether both rows of a pair stand beside each other: one head, so that there is room. */
+/** Whether the two rows of a pair fit side by side: only with a single head. */
 const isCompared = (/** @type {Request} */ { pair, heads }) => Boolean(pair) && heads === 1;
 
 /**
